@@ -1,8 +1,9 @@
-"""CPU seconds that reading a click log and a table of products takes, beside polars and pyarrow.
+"""CPU seconds and memory of reading a click log and a table of products, and broken files, beside other readers.
 
 polars and pyarrow read columns only; a third row makes Python lists of pyarrow's text columns, as a reader over pyarrow
-would, and a fourth those that Tercet's readers begin with. These readers also check ids, find numbers and put the rows
-of a search into lists. Each reader runs in a process of its own, on one thread. Files are made in a temporary folder.
+would, and a fourth those that Tercet's readers begin with. Tercet also checks ids, finds numbers and puts the rows of a
+search into lists. Each reader runs in a process of its own, on one thread. Files are made with a seed, in a temporary
+folder.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ import one_thread  # noqa: F401
 
 # isort: split
 
+import gzip
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 
 RIVALS = {
@@ -45,9 +51,17 @@ TASKS = {"clicks": "read_click_log", "products": "read_table"}
 DOCS_OF_A_LIST = 10
 
 
-def write_clicks(path: Path, n_rows: int) -> None:
+class Broken(NamedTuple):
+    """A file with a fault on a line, or with ids that all readers should give."""
+
+    content: bytes
+    line: int | None = None
+    ids: Sequence[str] = ()
+
+
+def write_clicks(path: Path, n_rows: int, seed: int) -> None:
     """Write a row for each document shown, ten to a search."""
-    rng = random.Random(0)
+    rng = random.Random(seed)
     with path.open("w") as file:
         file.write("search,session,query,sku,position,clicked,time\n")
         for search in range(n_rows // DOCS_OF_A_LIST):
@@ -59,9 +73,9 @@ def write_clicks(path: Path, n_rows: int) -> None:
                 file.write(row + "\n")
 
 
-def write_products(path: Path, n_bytes: int) -> None:
+def write_products(path: Path, n_bytes: int, seed: int) -> None:
     """Write products with a title, a description of some 90 words, a price, a stock and a brand."""
-    rng = random.Random(0)
+    rng = random.Random(seed)
     words = [f"word{int(rank)}" for rank in range(20_000)]
     row = 0
     with path.open("w") as file:
@@ -70,6 +84,59 @@ def write_products(path: Path, n_bytes: int) -> None:
             title, text = " ".join(rng.choices(words, k=5)), " ".join(rng.choices(words, k=60))
             file.write(f'{row:08d},{title},"{text}, ""{title}""",{rng.random() * 100:.2f},{row % 50},b{row % 300}\n')
             row += 1
+
+
+def broken_files() -> dict[str, Broken]:
+    """Tables with one fault each, or with ids that are easily misread."""
+    numbers = [str(number) for number in range(2_000)]
+    right = b"id,text\n" + b"".join(b"%d,tea %d\n" % (number, number) for number in range(3_000))
+    return {
+        "a short row": Broken(b"id,text\n1,tea\n2\n3,milk\n", 3),
+        "a quote not closed": Broken(b'id,text\n1,tea\n2,"milk\n3,bread\n', 3),
+        "a Latin-1 byte": Broken(b"id,text\n1,tea\n2,caf\xe9\n", 3),
+        "an id twice": Broken(b"id,text\n1,tea\n2,milk\n1,bread\n", 4),
+        "no header": Broken(b"1,tea\n2,milk\n", 1),
+        "gzip cut short": Broken(gzip.compress(right)[:-20], None),
+        "a word among ids, after 2,000 numbers": Broken(
+            "\n".join(["id,text", *(f"{one},tea" for one in [*numbers, "p7"])]).encode(), ids=[*numbers, "p7"]
+        ),
+        "the ids 007 and 7": Broken(b"id,text\n007,tea\n7,milk\n", ids=["007", "7"]),
+    }
+
+
+def outcome(read: Callable[[str], list[object]], broken: Broken, path: Path) -> str:
+    """What a reader does with a file: an error with or without the line, or rows that are right or wrong."""
+    path.write_bytes(broken.content)
+    try:
+        ids = [str(one) for one in read(str(path))]
+    except Exception as error:
+        message = str(error).replace(str(path), "")
+        if broken.ids:
+            return "refused"
+        place = "trunc|ends in" if broken.line is None else rf"(:|line |row #?){broken.line}\b"
+        return "error, place named" if re.search(place, message, re.IGNORECASE) else "error, no place"
+    if broken.ids:
+        return "right" if ids == broken.ids else "WRONG IDS"
+    return "READ SILENTLY"
+
+
+def print_broken(folder: Path) -> dict[str, dict[str, str]]:
+    import polars
+    import pyarrow.csv
+
+    readers: dict[str, Callable[[str], list[object]]] = {
+        "tercet": lambda path: list(tc.read_table(path)),
+        "polars": lambda path: polars.read_csv(path).to_series(0).to_list(),
+        "pyarrow": lambda path: pyarrow.csv.read_csv(path).column(0).to_pylist(),
+    }
+    found = {}
+    for name, broken in broken_files().items():
+        path = folder / ("table.csv.gz" if "gzip" in name else "table.csv")
+        found[name] = {reader: outcome(read, broken, path) for reader, read in readers.items()}
+    print_table(
+        "broken files, default options", ["file", *readers], [[name, *row.values()] for name, row in found.items()]
+    )
+    return found
 
 
 def measured(code: str, path: Path) -> tuple[float, float]:
@@ -98,16 +165,17 @@ def main() -> None:
         for task, reader in TASKS.items():
             path = Path(folder, f"{task}.csv")
             if task == "clicks":
-                write_clicks(path, n_rows)
+                write_clicks(path, n_rows, arguments.seed)
             else:
-                write_products(path, n_bytes)
+                write_products(path, n_bytes, arguments.seed)
             readers = {"tercet": f"from tercet.data import {reader} as read", **RIVALS}
             results[task] = {name: measured(code, path) for name, code in readers.items()}
             size = path.stat().st_size / 1e6
             rows = [[name, f"{cpu:.2f}", f"{peak:.0f}"] for name, (cpu, peak) in results[task].items()]
             print_table(f"{task}, {size:.0f} MB of CSV", ["reader", "CPU s", "MB"], rows)
             path.unlink()
-    write_json(arguments.output, {"machine": facts, "cpu_seconds_and_megabytes": results})
+        found = print_broken(Path(folder))
+    write_json(arguments.output, {"machine": facts, "cpu_seconds_and_megabytes": results, "broken_files": found})
 
 
 if __name__ == "__main__":

@@ -289,7 +289,7 @@ def test_clicks_go_to_the_lists_that_a_search_of_all_finds(by_id, events) -> Non
         if matching:
             expected.append((id(before[-1] if before else matching[0]), doc_id))
     lists.close()
-    assert {(id(one), doc_id) for one in lists.lists for doc_id in one.clicks or ()} == set(expected)
+    assert {(id(one), doc_id) for one in lists.lists for doc_id in one.clicks} == set(expected)
     assert lists.n_lost == len(clicks) - len(expected)
 
 

@@ -41,7 +41,7 @@ from tercet.cli.terminal import echo
 from tercet.data import JudgedTexts
 from tercet.data.link_tables import read_links
 from tercet.data.taught import TaughtFile, is_taught, read_taught
-from tercet.data.triplets import Triplet, read_triplets, table_paths
+from tercet.data.triplets import Triplet, read_triplets
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked, fit_parallel
 from tercet.fitting import fit as fit_judged
@@ -75,11 +75,11 @@ SECTIONS = {
 @click.option("--evidence", type=FILE, help="Aggregated clicks: query, document, shown, clicked, expected.")
 @click.option(
     "--preferences",
-    type=ANY,
+    type=FILE,
     multiple=True,
     help="Table of query, better, worse; or INDEX.taught.db; may be repeated.",
 )
-@click.option("--links", type=ANY, multiple=True, help="Links between documents; may be repeated.")
+@click.option("--links", type=FILE, multiple=True, help="Links between documents; may be repeated.")
 @click.option("--parallel", type=FILE, help="Documents in the language of queries: id, text.")
 @judged_options
 @click.option("--field", "fields", multiple=True, metavar="COLUMN[:WEIGHT]", help="Text column with a weight: title:2.")
@@ -267,7 +267,7 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
 def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[str]]:
     """Read the links of all files between known documents."""
     links: dict[str, list[str]] = {}
-    for path in table_paths(paths):
+    for path in paths:
         with naming_table_options():
             part = read_links(path, texts.docs, **evidence_settings(path))
         echo(f"{path}: {part.form}")
@@ -295,7 +295,7 @@ def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]
     triplets: list[Triplet] = []
     # Queries named by their texts in judgements are not a complete list.
     queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
-    for path in table_paths(paths):
+    for path in paths:
         with naming_table_options():
             part = read_triplets(path, queries, texts.docs, **evidence_settings(path))
         echo(f"{path}: {part.form}")

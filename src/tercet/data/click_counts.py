@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tercet.data.cells import Columns, read_rows
 from tercet.data.click_tables import as_click_log
 from tercet.data.clicks import ClickLog
-from tercet.data.frames import IndexedTexts, as_table
+from tercet.data.frames import as_table
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.roles import find_roles, kind_of_columns
 from tercet.data.tables import NO_ROWS, DataTable, open_table
@@ -85,7 +85,7 @@ def as_clicks(clicks: Any) -> ClickLog | ClickCounts:
     """Return the click log or the aggregated clicks of a path, records or a frame; see `as_click_log`."""
     if isinstance(clicks, ClickCounts):
         return clicks
-    table: DataTable | IndexedTexts | None = None
+    table: DataTable | dict[str, str] | None = None
     if isinstance(clicks, str | os.PathLike) and os.path.isfile(clicks):
         table = open_table(clicks) if _is_aggregated(clicks) else None
     elif not isinstance(clicks, ClickLog | str | bytes | os.PathLike | tuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tercet.data.batches import BadCell, Column, Conversion, collector_paused, converted_columns
 from tercet.data.cells import id_in
-from tercet.data.frames import IndexedTexts, as_table
+from tercet.data.frames import as_table
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.local_formats import NUMBERS, ColumnFormat, typed_column
 from tercet.data.roles import ColumnsError, DocumentRoles, document_roles
@@ -119,10 +119,10 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
     if isinstance(docs, Sequence) and docs and all(isinstance(doc, str) for doc in docs):
         docs = {str(position): doc for position, doc in enumerate(docs)}
     table = as_table(docs, "docs")
-    if isinstance(table, IndexedTexts):
+    if isinstance(table, dict):
         if id is not None or text is not None:
             raise InputError("docs are texts by id, without columns; leave out id and text")
-        return Documents(table.ids, {"text": table.texts})
+        return Documents(table, {"text": list(table.values())})
     if table is None:
         wanted = "a mapping of ids to texts or records, a list of records or of texts, or a frame"
         raise InputError(f"docs must be {wanted}; got {type(docs).__name__}")

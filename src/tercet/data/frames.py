@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -49,16 +48,8 @@ class MemoryTable(DataTable):
         return f"{self.name}[{self._positions[number] if self._positions else number}]"
 
 
-@dataclass(frozen=True)
-class IndexedTexts:
-    """Texts of a mapping of ids to texts."""
-
-    ids: list[str]
-    texts: list[str]
-
-
-def as_table(thing: Any, name: str) -> DataTable | IndexedTexts | None:
-    """Return records as a table, or texts by id; None for other objects.
+def as_table(thing: Any, name: str) -> DataTable | dict[str, str] | None:
+    """Return records as a table, or texts by id as a dict; None for other objects.
 
     Parameters
     ----------
@@ -87,7 +78,7 @@ def _keys(records: Iterable[Any]) -> list[str]:
     return list(keys)
 
 
-def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | IndexedTexts:
+def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | dict[str, str]:
     first = next(iter(thing.values()), "")
     if not isinstance(first, Mapping):
         for key, text in thing.items():
@@ -96,7 +87,8 @@ def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | IndexedTexts
             problem = surrogate_problem(text)
             if problem is not None:
                 raise InputError(f"{name}[{key!r}] {problem}")
-        return IndexedTexts(_distinct([_checked_key(key, name) for key in thing], name), list(thing.values()))
+        ids = _distinct([_checked_key(key, name) for key in thing], name)
+        return dict(zip(ids, thing.values(), strict=True))
     key = KEY
     columns = _keys(thing.values())
     while any(isinstance(record, Mapping) and key in record for record in thing.values()):

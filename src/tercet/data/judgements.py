@@ -17,7 +17,7 @@ from tercet.data.cells import (
     read_rows,
     unknown_id,
 )
-from tercet.data.frames import IndexedTexts, as_table
+from tercet.data.frames import as_table
 from tercet.data.lines import FilePath, Refused, refuse, split_columns
 from tercet.data.roles import ANSWER_NAMES, QUERY_ID_NAMES, RoleGuess, find_roles, guess_roles, plain_name
 from tercet.data.tables import NO_ROWS, DataTable, first_line, is_parquet, open_table
@@ -193,8 +193,8 @@ def as_queries(queries: Any) -> dict[str, str]:
     if isinstance(queries, Sequence) and all(isinstance(text, str) for text in queries):
         return {text: text for text in queries}
     table = as_table(queries, "queries")
-    if isinstance(table, IndexedTexts):
-        return dict(zip(table.ids, table.texts, strict=True))
+    if isinstance(table, dict):
+        return table
     if table is None:
         wanted = "a mapping of ids to texts, a list of texts or records, or a frame"
         raise InputError(f"queries must be {wanted}; got {type(queries).__name__}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class ShownList:
     time: float | None = None
     positions: dict[str, float | None] = field(default_factory=dict)
     taken: set[float] | None = None  # the positions of a long list
-    clicks: dict[str, None] | None = None
+    clicks: Collection[str] = ()  # each once
     session: str | None = None
     is_random: bool = False
     is_interleaved: bool = False
@@ -68,12 +68,24 @@ class ShownList:
             self.taken = {taken for taken in self.positions.values() if taken is not None}
         return position in self.taken
 
+    def click(self, doc_id: str) -> bool:
+        """Add a click; False for a repeated click."""
+        if doc_id in self.clicks:
+            return False
+        if isinstance(self.clicks, dict):
+            self.clicks[doc_id] = None
+        elif len(self.clicks) == _FEW:
+            self.clicks = dict.fromkeys((*self.clicks, doc_id))
+        else:
+            self.clicks = (*self.clicks, doc_id)
+        return True
+
     def placed(self) -> PlacedList:
         docs = list(self.positions)
         positions = list(self.positions.values())
         if None not in positions and positions != sorted(positions):  # type: ignore[type-var]
             docs.sort(key=self.positions.__getitem__)  # type: ignore[arg-type]
-        clicked = tuple([doc_id for doc_id in self.clicks or () if doc_id in self.positions])
+        clicked = tuple([doc_id for doc_id in self.clicks if doc_id in self.positions])
         impression = Impression(self.query, tuple(docs), clicked)
         return PlacedList(self.time, impression, self.session, self.is_random, self.is_interleaved)
 
@@ -133,17 +145,11 @@ class ShownLists:
         """Add a click; the list may come later in the file."""
         lists = self._of_key.get(key, ())
         if lists and doc_id in lists[-1].positions and key not in self._keys_waiting:
-            self._add_click(lists[-1], doc_id)
+            self.n_repeated += not lists[-1].click(doc_id)
         else:  # later clicks of the key wait, too, to keep their order
             self._keys_waiting.add(key)
             self._waiting.append((key, doc_id, self._n_clicks))
         self._n_clicks += 1
-
-    def _add_click(self, shown: ShownList, doc_id: str) -> None:
-        if shown.clicks is None:
-            shown.clicks = {}
-        self.n_repeated += doc_id in shown.clicks
-        shown.clicks[doc_id] = None
 
     def close(self) -> None:
         """Give each click to the last list before the click with its key and document, else to the first."""
@@ -156,7 +162,7 @@ class ShownLists:
             lists = lists_with.get((key, doc_id), [])
             if lists:
                 n_before = bisect_right(lists, order, key=lambda shown: shown.began)  # they begin one after the other
-                self._add_click(lists[max(0, n_before - 1)], doc_id)
+                self.n_repeated += not lists[max(0, n_before - 1)].click(doc_id)
             else:
                 self.n_lost += 1
         self._waiting.clear()

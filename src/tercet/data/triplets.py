@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +18,6 @@ from tercet.errors import FormatError, InputError
 
 Triplet = tuple[str, str, str] | tuple[str, str, str, float]  # query, better and worse document, weight
 NO_PREFERENCES = "the file holds no preferences"
-TABLE_ENDINGS = (
-    *(f".{ending}{packed}" for ending in ("tsv", "csv", "txt", "jsonl") for packed in ("", ".gz")),
-    ".parquet",
-)
 
 
 @dataclass(frozen=True)
@@ -99,29 +92,6 @@ def read_triplets(
     if not triplets:
         raise FormatError(path, None, NO_PREFERENCES)
     return ReadTriplets(triplets, f"{table.form}; {roles}")
-
-
-def table_paths(paths: FilePath | Sequence[FilePath]) -> list[Path]:
-    """Return the files of paths: files in their order, the tables of a folder by name, the files of a pattern."""
-    files: list[Path] = []
-    for name in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        path = Path(name)
-        if path.is_dir():
-            visible = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
-            tables = sorted(file for file in visible if file.name.endswith(TABLE_ENDINGS))
-            if not tables:
-                raise InputError(f"{path}: the folder holds no file that ends in {', '.join(TABLE_ENDINGS)}")
-            files += tables
-        elif not path.exists() and glob.has_magic(os.fspath(name)):
-            matching = sorted(Path(file) for file in glob.glob(os.fspath(name)) if os.path.isfile(file))
-            if not matching:
-                raise InputError(f"{name}: no file matches this pattern")
-            files += matching
-        elif path.exists() and not path.is_file():
-            raise InputError(f"{name} is a pipe or a device; a file is needed, since a table is read more than once")
-        else:
-            files.append(path)
-    return files
 
 
 # -- in memory --------------------------------------------------------------------------------------------------------
