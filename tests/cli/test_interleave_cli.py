@@ -48,7 +48,7 @@ def log(tmp_path):
 def test_the_better_one_is_named_in_words(log):
     before = {path: path.read_bytes() for path in log.iterdir()}
     output = ok("eval", "--interleaved", log)
-    tally = read_duels(log).tally
+    tally = read_duels(log)
     duel, later = tally.duel(Contest("served", "better")), tally.duel(Contest("better", "served", 1))
     assert f"{log}: 600 lists, 600 of them interleaved, 600 count" in output
     assert "served (served) against better: team-draft lists\n" in output
@@ -65,7 +65,7 @@ def test_the_better_one_is_named_in_words(log):
 
 def test_the_same_as_json(log):
     output = json.loads(ok("eval", "--interleaved", log, "--json"))
-    duel = read_duels(log).tally.duel(Contest("served", "better"))
+    duel = read_duels(log).duel(Contest("served", "better"))
     assert (output["lists"], output["interleaved"], output["waits"]) == (600, 600, False)
     first, second = output["duels"]
     assert (first["first"], first["second"], first["promotion"]) == ("served", "better", 0)

@@ -79,7 +79,6 @@ def test_other_rankers_can_be_averaged(inner, grid):
         ({"grid": {"l9": [1]}}, "FTRLRanker has no parameter 'l9'"),
         ({"grid": {"l1": []}}, "l1 needs a list"),
         ({"grid": {"l1": 3}}, "l1 needs a list"),
-        ({"grid": {"l1": [1.0, 0.5, 1.0]}}, "l1 has a value twice"),
         ({"ranker": tc.MeanRanker()}, "MeanRanker has no penalty to choose"),
         ({"measure": "Luck"}, "Luck"),
         ({"folds": 1}, "folds"),

@@ -11,7 +11,7 @@ import click
 
 from tercet.cli.terminal import echo
 from tercet.data.values import moment_in
-from tercet.measure.duels import Contest, DuelReport, LeftOut, RunningDuel, read_duels
+from tercet.measure.duels import Contest, LeftOut, RunningDuel, Tally, read_duels
 from tercet.measure.interleaving import Duel
 
 _REASONS: dict[LeftOut, str] = {
@@ -25,31 +25,29 @@ def show_duels(log: Path, since: str | None, settle_after: float, as_json: bool)
     moment = None if since is None else moment_in(since)
     if since is not None and moment is None:
         raise click.UsageError(f"--since {since!r} is no time; expected ISO 8601, as 2026-11-16 or 2026-11-16T12:00Z")
-    report = read_duels(log, 0.0 if moment is None else moment.timestamp(), settle_after)
+    tally = read_duels(log, 0.0 if moment is None else moment.timestamp(), settle_after)
     if as_json:
-        echo(json.dumps(_meta(report), indent=2))
+        echo(json.dumps(_meta(tally), indent=2))
         return
-    n_counted = sum(course.n_lists for course in report.courses.values())
-    echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
-    for why, count in report.left_out.items():
+    n_counted = sum(course.n_lists for course in tally.running.values())
+    echo(f"{log}: {tally.n_lists:,} lists, {tally.n_shared:,} of them interleaved, {n_counted:,} count")
+    for why, count in tally.left_out.items():
         echo(f"left out: {count:,} {_REASONS[why]}")
-    if report.waits:
+    if tally.waits:
         echo("the latest lists wait for their clicks")
-    for contest, course in report.courses.items():
+    for contest, course in tally.running.items():
         echo()
-        for line in _sentences(contest, course, report.tally.duel(contest)):
+        for line in _sentences(contest, course, tally.duel(contest)):
             echo(line)
 
 
-def _meta(report: DuelReport) -> dict[str, Any]:
+def _meta(tally: Tally) -> dict[str, Any]:
     duels = [
-        contest._asdict()
-        | {"began": _time(course.began), "ended": _time(course.ended)}
-        | report.tally.duel(contest).to_meta()
-        for contest, course in report.courses.items()
+        contest._asdict() | {"began": _time(course.began), "ended": _time(course.ended)} | tally.duel(contest).to_meta()
+        for contest, course in tally.running.items()
     ]
-    counts = {"lists": report.n_lists, "interleaved": report.n_shared, "left_out": dict(report.left_out)}
-    return counts | {"waits": report.waits, "duels": duels}
+    counts = {"lists": tally.n_lists, "interleaved": tally.n_shared, "left_out": dict(tally.left_out)}
+    return counts | {"waits": tally.waits, "duels": duels}
 
 
 def _sentences(contest: Contest, running: RunningDuel, duel: Duel) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -151,29 +151,33 @@ class Tally:
     Parameters
     ----------
     settle_seconds : seconds until a list is settled; a visit is three times as long
-    level : chance of a wrong winner, at any look
 
     Attributes
     ----------
-    running : duels by contest
+    n_lists, n_shared : number of settled lists, and of settled lists made of two rankings
+    waits : True if lists wait for their clicks
+    running : duels by contest, in the order of time
     left_out : number of lists left out, by reason
     """
 
-    def __init__(self, settle_seconds: float = CLICK_SECONDS, level: float = 0.05) -> None:
-        self.settle_seconds, self.level = settle_seconds, level
+    def __init__(self, settle_seconds: float = CLICK_SECONDS) -> None:
+        self.settle_seconds = settle_seconds
+        self.n_lists, self.n_shared, self.waits = 0, 0, False
         self.running: dict[Contest, RunningDuel] = {}
         self.left_out: Counter[LeftOut] = Counter()
 
     def duel(self, contest: Contest | None) -> Duel:
         """Return the standing of a contest."""
         running = None if contest is None else self.running.get(contest)
-        return Duel({} if running is None else dict(running.scores), self.level)
+        return Duel({} if running is None else dict(running.scores))
 
     def take(self, shown: LoggedList) -> None:
         """Count a settled list, or the reason to leave the list out."""
         meta = shown.attributes.get(ATTRIBUTE)
+        self.n_lists += 1
         if meta is None:
             return
+        self.n_shared += 1
         try:
             assignment = Assignment.from_meta(meta, len(shown.shown))
         except InputError:
@@ -191,40 +195,12 @@ class Tally:
             running.close(now - (VISIT + 1) * self.settle_seconds)
 
 
-@dataclass(frozen=True)
-class DuelReport:
-    """Contents of a log of interleaved lists.
-
-    Attributes
-    ----------
-    n_lists, n_shared : number of settled lists, and of settled lists made of two rankings
-    left_out : number of lists left out, by reason
-    waits : True if lists wait for their clicks
-    courses : duels by contest, in the order of time
-    tally : standings of the contests
-    """
-
-    n_lists: int
-    n_shared: int
-    waits: bool
-    tally: Tally
-
-    @property
-    def left_out(self) -> Mapping[LeftOut, int]:
-        return self.tally.left_out
-
-    @property
-    def courses(self) -> Mapping[Contest, RunningDuel]:
-        return self.tally.running
-
-
 def read_duels(
     folder: str | PathLike[str],
     since: float = 0.0,
     settle_seconds: float = CLICK_SECONDS,
-    level: float = 0.05,
     clock: Callable[[], float] = time.time,
-) -> DuelReport:
+) -> Tally:
     """Read the duels of an impressions log, also of a running service.
 
     Parameters
@@ -232,22 +208,18 @@ def read_duels(
     folder : folder of the impressions log
     since : seconds since 1970; lists shown before do not count
     settle_seconds : seconds until a list is settled; later clicks do not count
-    level : chance of a wrong winner, at any look
     clock : gives seconds since 1970
 
     Notes
     -----
     O(lists of the log) time; memory for the names of all clients.
     """
-    tally = Tally(settle_seconds, level)
-    n_lists = n_shared = 0
+    tally = Tally(settle_seconds)
     now = clock()  # before reading, so that closed visits are complete
     with GrowingUbi(Path(folder), clock, settle_seconds) as log:
         for shown in log.lists():
             if shown.shown_at >= since:
-                n_lists += 1
-                n_shared += ATTRIBUTE in shown.attributes
                 tally.take(shown)
-        waits = log.waits
+        tally.waits = log.waits
     tally.close(now)
-    return DuelReport(n_lists, n_shared, waits, tally)
+    return tally

@@ -51,7 +51,7 @@ class LinearRanker(FeatureRanker):
         Parameters
         ----------
         X : features, dense or CSR, one row per document of a query. Column ``qid`` of a frame is the query of each row
-            and no feature
+            and no feature. NaN and infinity are errors; fill missing values first
         y : one grade per row; within a query, higher is better
         qid : the query of each row, any hashable ids, in any order
         group : instead of ``qid``, the number of rows of each query in turn, as in LightGBM and XGBoost;

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,17 +90,16 @@ class MeanRanker(LinearRanker):
         measure = parse_measure(self.measure)
         pattern = self._pattern(X)
         settings = settings_of(self._whole_grid(pattern, X, queries))
-        runs = _runs(pattern, settings)
         values, sizes = [], []
         for learned, left in self._parts(len(queries)):
-            weights = _learned(runs, X, queries.subset(learned), len(learned) / len(queries))
+            weights = _learned(pattern, settings, X, queries.subset(learned), len(learned) / len(queries))
             values.append(_measured(weights, X, queries.subset(left), str(measure)))
             sizes.append(np.count_nonzero(weights, axis=1))
         means = np.concatenate(values, axis=1).mean(axis=1)
         means = np.where(np.isnan(means), -np.inf, means if measure.higher_is_better else -means)
         # Of equals the sparser, then the earlier.
         best = np.lexsort((np.mean(sizes, axis=0), -means))[: self.n_best]
-        weights = _learned(_runs(pattern, [settings[position] for position in best]), X, queries)
+        weights = _learned(pattern, [settings[position] for position in best], X, queries)
         kept = np.isfinite(means[best]) & np.isfinite(weights).all(axis=1)
         if not kept.any():
             raise self._diverged(f"none of {len(settings)} settings gave finite weights")
@@ -138,8 +136,6 @@ class MeanRanker(LinearRanker):
                     )
                 if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
                     raise ParameterError(f"grid: {name} needs a list of one or more values; got {values!r}")
-                if len({repr(_plain(value)) for value in values}) < len(values):
-                    raise ParameterError(f"grid: {name} has a value twice; each setting counts once: {list(values)}")
             return {name: [_plain(value) for value in values] for name, values in self.grid.items()}
         if isinstance(pattern, FTRLRanker):
             end = clone(pattern).set_params(epochs=1)._first_penalty(X, queries)
@@ -202,50 +198,36 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-class _Run(NamedTuple):
-    """An unfitted ranker, and the number of the setting after each number of passes, or at the end of ``fit``."""
-
-    ranker: LinearRanker
-    positions: dict[int, int]  # passes -> place; 0 for the end of ``fit``
-
-
-def _runs(pattern: LinearRanker, settings: Sequence[dict[str, Any]]) -> list[_Run]:
-    """Group the settings into runs; settings of FTRL with different numbers of passes share a run."""
-    runs: dict[str, _Run] = {}
-    usual = pattern.get_params()
-    for position, setting in enumerate(settings):
-        whole = {**usual, **setting}
-        goes_on = isinstance(pattern, FTRLRanker) and not whole["shuffle"] and whole["l1"] is not None
-        passes = whole.pop("epochs") if goes_on else 0
-        key = repr(whole)
-        if key not in runs:
-            ranker = clone(pattern).set_params(**setting)
-            ranker._check_params()
-            ranker.n_features_in_ = pattern.n_features_in_
-            runs[key] = _Run(ranker, {})
-        runs[key].positions[passes] = position
-    return list(runs.values())
-
-
-def _learned(runs: Sequence[_Run], X: Any, queries: Queries, share: float = 1.0) -> Matrix:
+def _learned(
+    pattern: LinearRanker, settings: Sequence[dict[str, Any]], X: Any, queries: Queries, share: float = 1.0
+) -> Matrix:
     """Return the weights of every setting (n_settings, n_features); NaN after divergence.
 
-    ``share`` is the share of these queries among all: the penalty of FTRL is a total over all queries.
+    ``share`` is the share of these queries among all: the penalty of FTRL is a total over all queries. Settings of FTRL
+    with different numbers of passes share a run.
     """
-    weights = np.full((sum(len(run.positions) for run in runs), X.shape[1]), np.nan)
-    for run in runs:
-        ranker = copy(run.ranker)
+    weights = np.full((len(settings), X.shape[1]), np.nan)
+    runs: dict[str, dict[int, int]] = {}  # settings without passes -> passes -> position
+    for position, setting in enumerate(settings):
+        whole = {**pattern.get_params(), **setting}
+        goes_on = isinstance(pattern, FTRLRanker) and not whole["shuffle"] and whole["l1"] is not None
+        passes = whole.pop("epochs") if goes_on else 0  # 0 for the end of ``fit``
+        runs.setdefault(repr(whole), {})[passes] = position
+    for positions in runs.values():
+        ranker = clone(pattern).set_params(**settings[next(iter(positions.values()))])
+        ranker._check_params()
+        ranker._note_features(pattern)
         if isinstance(ranker, FTRLRanker) and ranker.l1 is not None:
             ranker.l1 *= share
         try:
-            if 0 in run.positions:
+            if 0 in positions:
                 ranker._learn(X, queries)
-                weights[run.positions[0]] = ranker.coef_
-            for number in range(1, max(run.positions) + 1):
+                weights[positions[0]] = ranker.coef_
+            for number in range(1, max(positions) + 1):
                 assert isinstance(ranker, FTRLRanker)
                 ranker._go_on(X, queries)
-                if number in run.positions:
-                    weights[run.positions[number]] = ranker.coef_
+                if number in positions:
+                    weights[positions[number]] = ranker.coef_
         except DivergedError:
             continue
     return weights

@@ -88,7 +88,7 @@ class KernelLeastSquares(FeatureRanker):
         ----------
         X : features, dense or CSR, one row per document of a query. With ``kernel="precomputed"``, the kernel of all
             rows with all rows, or with the rows given by ``n_basis``. Column ``qid`` of a frame is the query of each
-            row and no feature
+            row and no feature. NaN and infinity are errors; fill missing values first
         y : one number per row
         qid : the query of each row, any hashable ids, in any order; RLSRegressor needs none
         group : instead of ``qid``, the number of rows of each query in turn, as in LightGBM and XGBoost;
