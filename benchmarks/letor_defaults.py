@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tercet.data import LetorFold, read_letor_folds
-from tercet.fitting.row_candidates import best_feature
+from tercet.fitting.letor import best_feature
 from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.rls import RankRLS, RLSRegressor
 from tercet.measure import measure_rows, parse_measure

@@ -138,7 +138,7 @@ def ohsumed(data_home: Path | None) -> dict[str, Figure]:
 
 def _fit_letor_values(fold: LetorFold) -> NDArray[Any]:
     """N@10 of each test query, at the penalty that the validation rows choose."""
-    model = tc.fit_letor(fold.train, validation=fold.vali, random_state=SEED, verbose=False)
+    model = tc.fit_letor(fold.train, validation=fold.vali, random_state=SEED)
     return measure_rows(fold.test.y, model.predict(fold.test.X), fold.test.qid, LETOR_NDCG)[LETOR_NDCG]
 
 

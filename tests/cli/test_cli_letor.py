@@ -17,7 +17,7 @@ from tercet.cli import letor_fit
 from tercet.cli.letor import print_features
 from tercet.data import LetorData, query_folds, read_letor, write_beir, write_letor
 from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.rankers import FEATURE_RANKERS as RANKERS
+from tercet.fitting.letor import FEATURE_RANKERS as RANKERS
 from tercet.fitting.text_model import TextModel
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, choose_rls

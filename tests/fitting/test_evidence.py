@@ -18,7 +18,8 @@ from tercet.data.clicks import ClickLog, click_preferences
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import MixtureSampler
 from tercet.errors import InputError
-from tercet.fitting.preference_pairs import ClickPairs, QueryNames
+from tercet.fitting.judged import QueryNames
+from tercet.fitting.preference_pairs import ClickPairs
 from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, HeldOutPart, Task
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report

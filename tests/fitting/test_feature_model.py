@@ -15,7 +15,7 @@ from support.letor_data import made_up
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
 from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.rows import fit_letor
+from tercet.fitting.letor import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
 )

@@ -16,10 +16,9 @@ import tercet as tc
 from support.letor_data import RELEVANT, made_up
 from tercet.data import LetorData, query_folds
 from tercet.errors import InputError, ParameterError
-from tercet.fitting import row_candidates
+from tercet.fitting import letor
 from tercet.fitting.feature_model import FeatureModel, fit_width
-from tercet.fitting.row_candidates import best_feature, mixed_rows
-from tercet.fitting.rows import MEASURE, fit_letor
+from tercet.fitting.letor import MEASURE, best_feature, fit_letor, mixed_rows
 from tercet.learn.linear import (
     FenchelRanker,
     FTRLRanker,
@@ -432,14 +431,6 @@ def test_wrong_arguments(more, error, message, train):
         fit_letor(train, **more)
 
 
-def test_progress_is_told_when_asked_for(train, monkeypatch, capsys):
-    monkeypatch.setattr("tercet.fitting.row_candidates.SHOW_AFTER_SECONDS", 0.0)
-    fit_letor(train, folds=2, verbose=True)
-    assert "FTRLRanker: fold 2 of 2" in capsys.readouterr().err
-    fit_letor(train, folds=2, verbose=False)
-    assert capsys.readouterr().err == ""
-
-
 # -- the best single feature ------------------------------------------------------------------------------------------
 
 
@@ -463,10 +454,10 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
 
 
 def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
-    monkeypatch.setattr(row_candidates, "MOST_CELLS", 10 * 12 * 8)
+    monkeypatch.setattr(letor, "MOST_CELLS", 10 * 12 * 8)
     seen = []
     monkeypatch.setattr(
-        row_candidates,
+        letor,
         "measure_rows",
         lambda y, s, qid, m: seen.append(len(set(qid))) or measure_rows(y, s, qid, m),
     )
@@ -482,5 +473,5 @@ def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatc
     X[:, 20] = data.y  # ranks perfectly, and relevant rows alone have a value
     wide = LetorData(sparse.csr_array(X) if is_sparse else X, data.y, data.qid)
     assert best_feature(wide, parse_measure(MEASURE)).column == 20
-    monkeypatch.setattr(row_candidates, "MOST_FEATURES", 5)
+    monkeypatch.setattr(letor, "MOST_FEATURES", 5)
     assert best_feature(wide, parse_measure(MEASURE)).column < 5

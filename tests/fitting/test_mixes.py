@@ -16,7 +16,7 @@ from oracles.memory import mixed_scores
 from support.corpora import Corpus, bits, matching, oracle_scores, synonyms, with_random_answers
 from tercet.data import Impression
 from tercet.data.clicks import ClickLog
-from tercet.fitting.mixes import POOLED, UNSEEN, WEIGHTS, Case, MixSearch, make_memory, settings_of_memory
+from tercet.fitting.mixes import POOLED, UNSEEN, WEIGHTS, Case, MixSearch, memory_of
 from tercet.fitting.score_terms import SHAPES, Mix, Pool, ScoreTerms
 from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, Space, Task
 from tercet.measure.names import parse_measures
@@ -188,10 +188,7 @@ def test_a_model_of_a_mix_has_its_scores_in_the_unit_of_its_words(tasks, mix, un
     words = terms.space.start if mix.words is None else terms.words[mix.words] + space.match * mix.blend
     memory = None
     if mix.has_memory:
-        texts = [task.names[qid] for qid in task.qids]
-        memory = make_memory(
-            fold.past, space.Q, space.D.shape[1], texts, task.doc_ids, settings_of_memory(mix, SCALE, unit)
-        )
+        memory = memory_of(fold.past, task, space, mix.settings(SCALE, unit))
     model = tc.TextModel(space.vectorizer, space.vectorizer, words * unit, memory=memory)
     expected = unit * oracle(mix, fold, terms)
     queries = {qid: CORPUS.queries[qid] for qid in terms.held_out.qids}

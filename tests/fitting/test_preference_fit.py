@@ -8,7 +8,8 @@ import pytest
 import tercet as tc
 from support.corpora import synonyms
 from tercet.errors import InputError
-from tercet.fitting.preference_pairs import PreferredPairs, QueryNames
+from tercet.fitting.judged import QueryNames
+from tercet.fitting.preference_pairs import PreferredPairs
 from tercet.measure.held_out import HeldOutPreferences
 
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)

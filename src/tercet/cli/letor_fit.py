@@ -16,8 +16,8 @@ from tercet.cli.terminal import echo
 from tercet.data import read_feature_names, recognise
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel, fit_letor
-from tercet.fitting.rankers import FEATURE_RANKERS, NameWithParameters
-from tercet.fitting.rows import MEASURE
+from tercet.fitting.letor import FEATURE_RANKERS, MEASURE
+from tercet.fitting.rankers import NameWithParameters
 from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.rls import RankRLS
 from tercet.report.page import PAGE_NAME, write_report_page

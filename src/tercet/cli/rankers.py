@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 import click
 
 from tercet.errors import ParameterError, TercetError
+from tercet.fitting.letor import FEATURE_RANKERS
 from tercet.fitting.rankers import (
-    FEATURE_RANKERS,
     NAMED_RANKERS,
     OF_THE_FIT,
     NameWithParameters,

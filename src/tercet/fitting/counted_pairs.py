@@ -14,8 +14,9 @@ from tercet.data.click_counts import ClickCounts
 from tercet.data.clicks import numbered
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import PRIOR
+from tercet.fitting.judged import QueryNames
 from tercet.fitting.leaving_out import Selection
-from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs, QueryNames
+from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs
 
 _MOST_PAIRS = 1000  # of a query, those that weigh most
 

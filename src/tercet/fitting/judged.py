@@ -1,4 +1,4 @@
-"""Graded judgements, and labels of texts, as sources of evidence."""
+"""Names of queries; graded judgements, and labels of texts, as sources of evidence."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.cells import plain_text
 from tercet.data.sampling import JudgementSampler, LabelSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.leaving_out import Selection
@@ -17,6 +18,36 @@ from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import Measure
 
 Qrels = Mapping[str, Mapping[str, int]]
+
+
+class QueryNames:
+    """Queries of all sources by row, each under a single id: a given id, or the text.
+
+    Texts with the same words, apart from case and blanks, are the same query. New texts are added if no queries were
+    given, or if all ids are texts.
+    """
+
+    def __init__(self, queries: Mapping[str, str] | None) -> None:
+        if queries is not None and not isinstance(queries, Mapping):
+            raise InputError(f"queries must be a mapping, id -> text; got {type(queries).__name__}")
+        self.texts: dict[str, str] = dict(queries or {})
+        self.rows = {qid: row for row, qid in enumerate(self.texts)}
+        self._by_text: dict[str, str] = {}
+        for qid, text in self.texts.items():
+            self._by_text.setdefault(plain_text(text), qid)
+        self.are_texts = all(qid == text for qid, text in self.texts.items())
+
+    def find(self, query: str) -> str | None:
+        """Find the id of a query by its id or text."""
+        return query if query in self.texts else self._by_text.get(plain_text(query))
+
+    def add(self, query: str) -> int:
+        """Row of a query; an unknown query is a new text."""
+        qid = self.find(query)
+        if qid is None:
+            qid = self.texts[query] = self._by_text[plain_text(query)] = query
+            self.rows[query] = len(self.rows)
+        return self.rows[qid]
 
 
 @dataclass(frozen=True, eq=False)

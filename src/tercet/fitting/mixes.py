@@ -17,7 +17,7 @@ from scipy import sparse
 
 from tercet.choose import Gain
 from tercet.fitting.leaving_out import N_FOLDS
-from tercet.fitting.score_terms import SHAPES, Mix, Pool, ScoreTerms, Values
+from tercet.fitting.score_terms import SHAPES, Mix, Pool, ScoreTerms, Values, words_of
 from tercet.fitting.task import (
     EVERY,
     KNOWN,
@@ -25,6 +25,8 @@ from tercet.fitting.task import (
     RECENTLY,
     REPEATED,
     Past,
+    Space,
+    Task,
     TextHeldOut,
     evidence_size,
 )
@@ -147,6 +149,10 @@ class MixSearch:
             best = np.concatenate([pool.best_scores(words) for pool in pools])
             self._scales[words] = float(np.median(best)) if np.median(best) > 0 else 1.0
         return self._scales[words]
+
+    def settings(self, mix: Mix, unit: float) -> MemorySettings:
+        """Settings of memory beside weights with an identity of weight ``unit``."""
+        return mix.settings(self.scale(mix), unit)
 
     def values(self, mix: Mix) -> dict[str, Values]:
         """The measure of each query by case."""
@@ -341,38 +347,16 @@ def _groups(cases: Mapping[str, Case], random_state: int) -> dict[str, NDArray[n
     return {name: np.array([number_of[qid] for qid in of_case], dtype=np.int64) for name, of_case in names.items()}
 
 
-# -- the model --------------------------------------------------------------------------------------------------------
-
-
-def make_memory(
-    past: Past,
-    Q: sparse.csr_array,
-    n_words: int,
-    texts: Sequence[str],
-    doc_ids: Sequence[str],
-    settings: MemorySettings,
-) -> Memory:
-    """Memory of past queries; ``texts`` of all rows of Q, ``doc_ids`` of all documents."""
+def memory_of(past: Past | None, task: Task, space: Space, settings: MemorySettings) -> Memory:
+    """Memory of past queries of a task."""
+    assert past is not None
+    texts, doc_ids = list(task.texts.values()), task.doc_ids
     known = np.flatnonzero(past.known)
-    rows = unit_rows(Q[past.rows], n_words).astype(np.float32)
-    evidence = sparse.csr_array(past.evidence[:, known])
     return Memory(
         tuple(texts[row][:_LONGEST_TEXT] for row in past.rows.tolist()),
-        rows,
-        evidence,
+        unit_rows(space.Q[past.rows], words_of(space)).astype(np.float32),
+        sparse.csr_array(past.evidence[:, known]),
         tuple(doc_ids[row] for row in known.tolist()),
         settings,
         past.times,
-    )
-
-
-def settings_of_memory(mix: Mix, scale: float, unit: float) -> MemorySettings:
-    """Settings of memory beside weights with an identity of weight ``unit``."""
-    threshold, power = SHAPES[mix.shape]
-    return MemorySettings(
-        weight=mix.weight * scale * unit,
-        pooled=mix.pooled * scale * unit,
-        threshold=threshold,
-        power=power,
-        unseen=mix.unseen * unit,
     )

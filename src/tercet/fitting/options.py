@@ -69,7 +69,9 @@ class FitOptions:
 
     @cached_property
     def columns(self) -> ScoredColumns | None:
-        """Fields and numbers to score, checked."""
+        """Fields and numbers to score, checked; None without any."""
+        if self.fields is None and self.features is None:
+            return None
         return ScoredColumns.from_arguments(self.fields, self.features)
 
     @cached_property

@@ -21,6 +21,7 @@ from tercet.report import Report, SystemResult, changes_between
 from tercet.report.details import ByQuery, Details, QueryChange, Size, SystemComparison
 from tercet.report.value import EvidenceResult
 from tercet.text import Analyzer, Vectorizer
+from tercet.text.fielded import FieldedVectorizer
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, n_entries
 
@@ -125,6 +126,8 @@ def make_report(
         evaluations["learned"] = learned
     others = rivals | evaluations
     _, final = others.popitem()
+    words = model.doc_vectorizer
+    notes_on_columns = columns_notes(words, model.weights) if isinstance(words, FieldedVectorizer) else ()
     details = Details(
         name=_clean(name),
         data=facts.data | _facts_of_words(space.vectorizer),
@@ -149,7 +152,7 @@ def make_report(
         seconds=seconds,
         rivals=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in rivals.items()),
         details=details,
-        notes=(*facts.notes, *columns_notes(model.doc_vectorizer, model.weights)),
+        notes=(*facts.notes, *notes_on_columns),
         rejected=None if accepted else SystemResult.from_evaluation("learned", learned),
         evidence=outcome.evidence(),
         crossed=True,

@@ -18,41 +18,12 @@ from tercet.data.clicks import ClickLog
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of, past_clicks, preferred_rows
+from tercet.fitting.judged import QueryNames
 from tercet.fitting.leaving_out import Selection
 from tercet.measure.held_out import HeldOutPreferences
 
 Rows = NDArray[np.int64]
 Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
-
-
-class QueryNames:
-    """Queries of all sources by row, each under a single id: a given id, or the text.
-
-    Texts with the same words, apart from case and blanks, are the same query. New texts are added if no queries were
-    given, or if all ids are texts.
-    """
-
-    def __init__(self, queries: Mapping[str, str] | None) -> None:
-        if queries is not None and not isinstance(queries, Mapping):
-            raise InputError(f"queries must be a mapping, id -> text; got {type(queries).__name__}")
-        self.texts: dict[str, str] = dict(queries or {})
-        self.rows = {qid: row for row, qid in enumerate(self.texts)}
-        self._by_text: dict[str, str] = {}
-        for qid, text in self.texts.items():
-            self._by_text.setdefault(plain_text(text), qid)
-        self.are_texts = all(qid == text for qid, text in self.texts.items())
-
-    def find(self, query: str) -> str | None:
-        """Find the id of a query by its id or text."""
-        return query if query in self.texts else self._by_text.get(plain_text(query))
-
-    def add(self, query: str) -> int:
-        """Row of a query; an unknown query is a new text."""
-        qid = self.find(query)
-        if qid is None:
-            qid = self.texts[query] = self._by_text[plain_text(query)] = query
-            self.rows[query] = len(self.rows)
-        return self.rows[qid]
 
 
 def by_known_names(log: ClickLog, names: QueryNames) -> ClickLog:

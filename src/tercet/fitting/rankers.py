@@ -1,4 +1,4 @@
-"""Rankers of texts and of rows of features by short name, and the candidates to try on texts.
+"""Rankers of texts by short name, and the candidates to try.
 
 A short name stands for a class and several settings; held-out queries choose the setting. The settings are for any
 collection, see docs/explain/recipe.md.
@@ -31,8 +31,6 @@ from tercet.learn import (
 )
 from tercet.learn.base import SgdRanker
 from tercet.learn.features import FeatureRanker
-from tercet.learn.linear import FenchelRanker, FTRLRanker, MeanRanker, ProximalRanker
-from tercet.learn.rls import RankRLS
 from tercet.text import CorrelatedWords
 
 Setting = Mapping[str, Any]
@@ -221,16 +219,16 @@ class Candidate:
             parts.append(f"{self.popular:.0%} of the worse by popularity")
         return ", ".join(parts)
 
-    def fitting(self, shape: tuple[int, int], n_steps: int | None = None, *, shared: bool = True) -> Candidate:
+    def fitting(self, shape: tuple[int, int], n_steps: int | None = None) -> Candidate:
         """Adapt the candidate to documents of a shape, and to a number of steps.
 
         A start from more directions than documents have becomes random. Penalties are for 500,000 steps, and larger for
-        fewer steps. Without a shared vocabulary, the start has no identity.
+        fewer steps.
         """
         if self.stated is None:
             return self
         parameters = self.ranker.get_params()
-        changes = {} if shared else self.ranker.across_vocabularies
+        changes: dict[str, Any] = {}
         for name, value in parameters.items():
             n_components = parameters.get(f"{name.removesuffix('start')}n_components")
             if name.endswith("start") and value == "lsi" and min(shape) <= n_components:
@@ -331,19 +329,3 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
     if short is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
         return [given]
     return [given, *_named(short, own, ranker.random_state, labelled)]
-
-
-def term_pair_ranker(choice: RankerChoice, shape: tuple[int, int], seed: int, *, shared: bool) -> TermPairRanker:
-    """Return the ranker of a choice for documents of a shape, at its first setting."""
-    return candidates_of(choice, seed)[0].fitting(shape, shared=shared).ranker
-
-
-# -- of rows of features, by short name -------------------------------------------------------------------------------
-
-FEATURE_RANKERS: Final[dict[str, type[FeatureRanker]]] = {
-    "ftrl": FTRLRanker,
-    "proximal": ProximalRanker,
-    "fenchel": FenchelRanker,
-    "mean": MeanRanker,
-    "rankrls": RankRLS,
-}

@@ -59,6 +59,17 @@ class Mix:
     def has_memory(self) -> bool:
         return bool(self.weight or self.pooled or self.unseen)
 
+    def settings(self, scale: float, unit: float) -> MemorySettings:
+        """Settings of memory, for a typical best score ``scale`` and weights with an identity of weight ``unit``."""
+        threshold, power = SHAPES[self.shape]
+        return MemorySettings(
+            weight=self.weight * scale * unit,
+            pooled=self.pooled * scale * unit,
+            threshold=threshold,
+            power=power,
+            unseen=self.unseen * unit,
+        )
+
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the learned parts in use."""

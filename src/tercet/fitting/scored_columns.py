@@ -16,7 +16,7 @@ from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
 from tercet.fitting.task import Fold, Space
 from tercet.learn import SampledSource
 from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
-from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
+from tercet.text import Analyzer, FieldedVectorizer
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
@@ -107,25 +107,21 @@ class ScoredColumns:
         return candidates
 
 
-def weights_by_name(words: Vectorizer, weights: Weights) -> dict[str, float]:
+def weights_by_name(words: FieldedVectorizer, weights: Weights) -> dict[str, float]:
     """Weights of fields and numbers by name, without zeros."""
-    if not isinstance(words, FieldedVectorizer):
-        return {}
     _, w = taken_apart(weights, words.layout_)
     numbers = words.words_[words.layout_.first_number : words.layout_.any_query]
     named = dict(zip([*words.fields_, *numbers], w.tolist(), strict=True))
     return {name: weight for name, weight in named.items() if weight}
 
 
-def chosen_weights(words: Vectorizer, weights: Weights) -> dict[str, float]:
+def chosen_weights(words: FieldedVectorizer, weights: Weights) -> dict[str, float]:
     """Weights of fields and numbers among the chosen settings of a report."""
     return {f"weight of {name}": round(weight, 4) for name, weight in weights_by_name(words, weights).items()}
 
 
-def columns_notes(words: Vectorizer, weights: Weights) -> tuple[str, ...]:
-    """Weights of fields and numbers in a sentence; empty for words alone."""
-    if not isinstance(words, FieldedVectorizer) or not words.layout_.n_features:
-        return ()
+def columns_notes(words: FieldedVectorizer, weights: Weights) -> tuple[str, ...]:
+    """Weights of fields and numbers in a sentence."""
     named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())
     match = f"beside words, of which a match counts {weights.identity:.3g}: "
     return (f"{match}{named or 'nothing'}; numbers by standard deviations.",)

@@ -6,42 +6,53 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from tercet.fitting.baselines import choose_start, start_summary
-from tercet.fitting.mixes import Choice, MixSearch, make_memory, settings_of_memory
+from tercet.errors import InputError
+from tercet.fitting.baselines import choose_start, ordinary_start, start_summary, typical_best
+from tercet.fitting.leaving_out import FEWEST_QUERIES
+from tercet.fitting.mixes import Choice, MixSearch, memory_of
 from tercet.fitting.options import FitOptions
 from tercet.fitting.outcome import Outcome, make_report, measures_of
 from tercet.fitting.rankers import RankerChoice
-from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
+from tercet.fitting.score_terms import Mix, ScoreTerms
 from tercet.fitting.scored_columns import chosen_weights, words_alone
 from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, Space, Task
 from tercet.fitting.text_model import LearnedParts, TextModel
-from tercet.fitting.trials import FinalModel, Trained, Trials
-from tercet.fitting.unvalidated import remember
+from tercet.fitting.trials import Trained, Trials
+from tercet.report import Report
+from tercet.text.fielded import FieldedVectorizer
+from tercet.weights import Weights
+
+_USUAL: Final = Mix(weight=1.0)  # a document with very much evidence gains as much as a typical best score
 
 
 def solve(task: Task, ranker: RankerChoice | None, how: FitOptions, seed: int) -> TextModel:
-    """Learn from a task, and report on left-out queries or on the given test queries."""
+    """Learn from a task, and report on left-out queries."""
     began = time.perf_counter()
     if how.memory_only or not task.can_validate:
-        return remember(task, how, began)
+        return _remember(task, how, began)
     spaces, space = choose_start(task, how)
     folds = task.folds(space.D)
     trials = Trials(space, task, folds, ranker, how, seed)
-    trained = trials.run()
+    terms = _terms(trials.run(), space)
     blends = [one.blends for one in trials.candidates]
-    mixer = MixSearch(_terms(trained, space), task.shares, blends, measures_of(task.measure), seed)
+    mixer = MixSearch(terms, task.shares, blends, measures_of(task.measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
-    mix = choice.mix
-    builder = _ModelBuilder(task, trials, mixer, space)
-    model, chosen = builder.shipped(mix, choice.decision.accepted)
-    used = mix if choice.decision.accepted else Mix()
+    mix, accepted = choice.mix, choice.decision.accepted
+    unit = 1.0 if mix.words is None else trials.candidates[mix.words].unit  # of the identity, and of all parts
+    weights, summary = _learned(mix, trials, space)
+    model = _shipped(mix, accepted, weights, mixer, task, space, unit)
+    used = mix if accepted else Mix()
     if used.parts or model.doc_vectorizer is space.vectorizer:  # the start without fields has other scores
-        model = replace(model, confidence=mixer.confidence(used, builder.unit(used)))
+        model = replace(model, confidence=mixer.confidence(used, unit if accepted else 1.0))
+    if mix.has_memory:
+        settings = mixer.settings(mix, unit)
+        shape = {"threshold": settings.threshold, "power": settings.power}
+        summary |= {"memory": mix.weight, "pooled memory": mix.pooled, "unseen": mix.unseen, **shape}
     facts = _facts(task.facts, choice, folds, trials.folds)
     outcome = Outcome(task, facts, space, mixer.measures, choice, trials.folds)
-    report = make_report(outcome, model, spaces, chosen, how.name, seed, time.perf_counter() - began)
+    report = make_report(outcome, model, spaces, summary, how.name, seed, time.perf_counter() - began)
     return replace(model, report=report)
 
 
@@ -67,53 +78,60 @@ def _facts(facts: Facts, choice: Choice, planned: Sequence[Fold], taken: Sequenc
     return replace(facts, split=split)
 
 
-class _ModelBuilder:
-    """Models of a mix, learned from everything; the words of a mix are learned once."""
+# -- the model --------------------------------------------------------------------------------------------------------
 
-    def __init__(self, task: Task, trials: Trials, mixer: MixSearch, space: Space) -> None:
-        self.task, self.trials, self.mixer, self.space = task, trials, mixer, space
-        self._words: dict[tuple[int, float], FinalModel] = {}
 
-    def unit(self, mix: Mix) -> float:
-        """Identity weight at the start of the mix's candidate: the unit of all parts."""
-        return 1.0 if mix.words is None else self.trials.candidates[mix.words].unit
+def _learned(mix: Mix, trials: Trials, space: Space) -> tuple[Weights, dict[str, Any]]:
+    """Weights of a mix, learned from everything, and a summary of the settings."""
+    summary = start_summary(space)
+    if mix.words is None:
+        return space.start, summary
+    weights, of_ranker = trials.learn(trials.candidates[mix.words], mix.blend)
+    summary |= {**of_ranker, "blend": mix.blend}
+    if isinstance(space.vectorizer, FieldedVectorizer):
+        summary |= chosen_weights(space.vectorizer, weights)
+    return weights, summary
 
-    def learned(self, mix: Mix) -> tuple[TextModel, dict[str, Any]]:
-        """The model of a mix, and a summary of its settings."""
-        space, unit = self.space, self.unit(mix)
-        words, weights, word_map, summary = space.vectorizer, space.start, None, start_summary(space)
-        if mix.words is not None:
-            candidate = self.trials.candidates[mix.words]
-            key = mix.words, mix.blend
-            if key not in self._words:
-                self._words[key] = self.trials.learn(candidate, mix.blend)
-            final = self._words[key]
-            weights, word_map = final.weights, final.words
-            summary |= {**final.summary, "blend": mix.blend, **chosen_weights(words, weights)}
-        memory = None
-        if mix.has_memory:
-            assert self.task.past is not None
-            settings = settings_of_memory(mix, self.mixer.scale(mix), unit)
-            texts = list(self.task.texts.values())
-            memory = make_memory(self.task.past, space.Q, words_of(space), texts, self.task.doc_ids, settings)
-            shape = {"threshold": settings.threshold, "power": settings.power}
-            summary |= {"memory": mix.weight, "pooled memory": mix.pooled, "unseen": mix.unseen, **shape}
-        return TextModel(words, words, weights, words=word_map, memory=memory), summary
 
-    def shipped(self, mix: Mix, accepted: bool) -> tuple[TextModel, dict[str, Any]]:
-        """The model to ship, with the unused parts, and a summary."""
-        learned, summary = self.learned(mix)
-        has_words = mix.words is not None
-        if accepted:
-            # Rejected words are not learned from all evidence. Memory counts in the unit of the words.
-            used = tuple(name for name, is_used in (("words", has_words), ("memory", mix.has_memory)) if is_used)
-            start = self.space.start * self.unit(mix) if has_words else None
-            return replace(learned, learned=LearnedParts(used, start)), summary
-        plain = self.space if self.space.given_start is not None else words_alone(self.space)
-        model = TextModel(plain.vectorizer, plain.vectorizer, plain.start)
-        if plain.vectorizer is not learned.doc_vectorizer:
-            return model, summary  # documents need no columns to be searched
-        other, memory = learned.weights * (1 / self.unit(mix)) if has_words else None, learned.memory
-        if memory is not None:
-            memory = replace(memory, settings=settings_of_memory(mix, self.mixer.scale(mix), 1.0))
-        return replace(model, learned=LearnedParts((), other, memory)), summary
+def _shipped(
+    mix: Mix, accepted: bool, weights: Weights, mixer: MixSearch, task: Task, space: Space, unit: float
+) -> TextModel:
+    """The model to ship, with the unused parts."""
+    has_words = mix.words is not None
+    if accepted:
+        # Memory counts in the unit of the words.
+        memory = memory_of(task.past, task, space, mixer.settings(mix, unit)) if mix.has_memory else None
+        used = tuple(name for name, is_used in (("words", has_words), ("memory", mix.has_memory)) if is_used)
+        learned = LearnedParts(used, space.start * unit if has_words else None)
+        return TextModel(space.vectorizer, space.vectorizer, weights, memory=memory, learned=learned)
+    plain = space if space.given_start is not None else words_alone(space)
+    model = TextModel(plain.vectorizer, plain.vectorizer, plain.start)
+    if plain.vectorizer is not space.vectorizer:
+        return model  # documents need no columns to be searched
+    memory = memory_of(task.past, task, space, mixer.settings(mix, 1.0)) if mix.has_memory else None
+    return replace(model, learned=LearnedParts((), weights * (1 / unit) if has_words else None, memory))
+
+
+def _remember(task: Task, how: FitOptions, began: float) -> TextModel:
+    """Remember the past queries of a task over BM25, without validation: a first result within seconds."""
+    if task.past is None:
+        raise InputError(f"too few texts have a class with others; give at least {FEWEST_QUERIES}")
+    space = ordinary_start(task, how)
+    memory = memory_of(task.past, task, space, _USUAL.settings(typical_best(space.queries, space.start), 1.0))
+    facts, words = task.facts, space.vectorizer
+    few = "1 query is" if facts.n_train == 1 else f"{facts.n_train:,} queries are"
+    why = "" if task.can_validate else f": {few} too few; of {FEWEST_QUERIES} or more, some are left out in turn"
+    report = Report(
+        measure=str(task.measure),
+        n_train=facts.n_train,
+        n_validation=0,
+        n_test=0,
+        split=facts.split,
+        systems=(),
+        accepted=True,
+        decision=f"Used: memory of past queries over {space.name}. Nothing was validated{why}.",
+        chosen=start_summary(space) | {"memory": _USUAL.weight},
+        seconds=time.perf_counter() - began,
+        notes=facts.notes,
+    )
+    return TextModel(words, words, space.start, report, memory=memory, learned=LearnedParts(("memory",)))

@@ -25,7 +25,7 @@ from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of
 from tercet.fitting.counted_pairs import CountedPairs
 from tercet.fitting.examination import choose_examination
-from tercet.fitting.judged import Judgements, Labels, Qrels, usable_judgements
+from tercet.fitting.judged import Judgements, Labels, Qrels, QueryNames, usable_judgements
 from tercet.fitting.leaving_out import (
     FEWEST_QUERIES,
     N_FOLDS,
@@ -35,7 +35,7 @@ from tercet.fitting.leaving_out import (
     new_answers,
     split_text,
 )
-from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs, QueryNames, Triplets, by_known_names
+from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs, Triplets, by_known_names
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
 from tercet.text import Vectorizer

@@ -25,7 +25,7 @@ from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, Bounds, SameAs
-from tercet.text import Analyzer, CorrelatedWords, Vectorizer
+from tercet.text import Analyzer, Vectorizer
 from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectorizer, docs_for
 from tercet.text.language import N_TEXTS, usual_analyzer
 from tercet.weights import Explanation, Identity, Sparse, Weights
@@ -124,13 +124,6 @@ class TaughtRows:
 
 
 PARTS: Final = ("words", "memory")
-# Equivalents of the method names of other libraries.
-_CALLS: Final = {
-    "search": "to search documents: tc.Index.build(docs, model).search(text)",
-    "predict": "to score documents: model.rank({'q': text}, docs)",
-    "evaluate": "to measure: tc.evaluate(qrels, model.rank(queries, docs), ['nDCG@10'])",
-    "fit": "to learn: model = tc.fit(docs, queries, qrels)",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +151,6 @@ class TextModel:
     query_vectorizer, doc_vectorizer : the same object unless queries and documents have separate vocabularies
     weights : W between query words and document words
     report : report of the fit, if any
-    words : word map of correlated weights, for `nearest`
     taught : learned rows of files of taught actions
     memory : past queries and their evidence for documents
     learned : learned parts in use and in reserve
@@ -177,7 +169,6 @@ class TextModel:
     doc_vectorizer: Vectorizer
     weights: Weights
     report: Report | None = None
-    words: CorrelatedWords | None = None
     taught: tuple[TaughtRows, ...] = ()
     memory: Memory | None = None
     learned: LearnedParts | None = None
@@ -194,16 +185,10 @@ class TextModel:
     def _repr_html_(self) -> str:
         return join([element("p", repr(self)), Html(self.report._repr_html_()) if self.report is not None else ""])
 
-    def __getattr__(self, name: str) -> Any:
-        hint = f"; {_CALLS[name]}" if name in _CALLS else ""
-        raise AttributeError(f"a TextModel has no {name!r}{hint}", name=name, obj=self)
-
     def __post_init__(self) -> None:
         shape = (len(self.query_vectorizer.words_), len(self.doc_vectorizer.words_))
         if self.weights.shape != shape:
             raise InputError(f"weights have shape {self.weights.shape}, the vocabularies {shape}; they must agree")
-        if self.words is not None and self.words.n_features_in_ != shape[0]:
-            raise InputError(f"the word map has {self.words.n_features_in_} words, the vocabulary {shape[0]}")
         if self.memory is not None and self.memory.n_terms > shape[0]:
             raise InputError(f"memory has {self.memory.n_terms} words, the vocabulary {shape[0]}")
         shares_words = self.query_vectorizer is self.doc_vectorizer
@@ -387,12 +372,6 @@ class TextModel:
         """The k document words with the largest weights for a query word, with signs."""
         return [(self.doc_vectorizer.words_[j], weight) for j, weight in self.weights.related(self._column(word), k)]
 
-    def nearest(self, word: str, k: int | None = None) -> list[tuple[str, float]]:
-        """The k frequent words nearest to a word in the word map, with DICE; all words without k."""
-        if self.words is None:
-            raise InputError("the model has no word map; only one with correlated words has")
-        return [(self.query_vectorizer.words_[j], dice) for j, dice in self.words.nearest(self._column(word), k)]
-
     def _column(self, word: str) -> int:
         column = self.query_vectorizer.index_.get(word)
         if column is None:
@@ -482,7 +461,6 @@ class _SavedTextModel:
     docs: Annotated[Vectorizer, SameAs("queries", "shared_vocabulary")]
     weights: Weights
     report: Report | None
-    words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # absent in early files
     taught: Annotated[tuple[TaughtRows, ...], OMIT_DEFAULT] = ()
     memory: Annotated[Memory | None, OMIT_DEFAULT] = None
     learned: Annotated[LearnedParts | None, OMIT_DEFAULT] = None

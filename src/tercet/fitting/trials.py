@@ -21,7 +21,6 @@ from tercet.fitting.task import KNOWN, Fold, Space, Task
 from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import LocalExecutor, current_executor
 from tercet.learn.starts import shared_arguments
-from tercet.text import CorrelatedWords
 from tercet.weights import Weights
 
 _MOST_TO_CHOOSE_ON: Final = 20_000  # preferences for a ranker with parameters chosen on preferences
@@ -40,14 +39,6 @@ class _ThisThread(Executor):
         future: Future[Any] = Future()
         future.set_result(job(*args, **options))
         return future
-
-
-class FinalModel(NamedTuple):
-    """Weights learned from all evidence, the word map of correlated words, and a summary of the ranker."""
-
-    weights: Weights
-    words: CorrelatedWords | None
-    summary: dict[str, Any]
 
 
 class Trained(NamedTuple):
@@ -124,8 +115,8 @@ class Trials:
             trained.append(Trained(fold, [_mean_of_units(one, learned) for one in self.candidates]))
         return trained
 
-    def learn(self, candidate: Candidate, blend: float) -> FinalModel:
-        """Train a candidate on all evidence, and compress the mean of two members to the size of a member."""
+    def learn(self, candidate: Candidate, blend: float) -> tuple[Weights, dict[str, Any]]:
+        """Weights learned from all evidence, and a summary; the mean of two members has the size of a member."""
         learned: dict[Candidate, Weights] = {}
         for member in candidate.members:
             job = self._final.get(member) or self._submit(_ThisThread(), member, None)
@@ -144,8 +135,7 @@ class Trials:
             found = getattr(ranker, f"{name}_", None)
             if found is not None and found != value and isinstance(found, int | float | str):
                 summary[f"{name} found"] = found
-        weights = weights + self.space.match * (blend * candidate.unit)
-        return FinalModel(weights, getattr(ranker, "words_", None), summary)
+        return weights + self.space.match * (blend * candidate.unit), summary
 
     def n_steps(self, candidate: Candidate, fold: Fold | None = None) -> int:
         """Number of steps of a candidate, on a fold or on everything."""

@@ -207,11 +207,6 @@ class TermPairRanker(Ranker):
         """Weight of the identity at the start; 1 without an identity."""
         return 1.0
 
-    @property
-    def across_vocabularies(self) -> dict[str, Any]:
-        """Parameters to set if queries and documents have different vocabularies."""
-        return {}
-
     def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
         """Return arguments of ``fit`` for a start made of given directions; see `shared_arguments`."""
         return {}

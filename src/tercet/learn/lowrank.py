@@ -282,11 +282,6 @@ class LowRankRanker(SgdRanker):
         """Weight of the identity at the start, also the weight of a start from LSI; 1 for a weight of 0."""
         return float(self.identity_weight) or 1.0
 
-    @property
-    def across_vocabularies(self) -> dict[str, Any]:
-        """Random start, without a diagonal."""
-        return {"start": "random", "diagonal": None, "tied": False}
-
     def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
         """Return the weights of ``start="lsi"``; with ``n_frequent`` directions are not shared."""
         if self.start != "lsi" or self.n_frequent is not None:

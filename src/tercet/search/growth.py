@@ -56,7 +56,7 @@ class GrowingVocabulary:
 
 def can_grow(model: TextModel) -> bool:
     """Return True if a model can take new words."""
-    return model.query_vectorizer is model.doc_vectorizer and model.words is None and model.doc_vectorizer.can_grow
+    return model.query_vectorizer is model.doc_vectorizer and model.doc_vectorizer.can_grow
 
 
 def fitted_to(model: TextModel | Weights, committed: Committed, where: str) -> TextModel | Weights:
@@ -92,5 +92,4 @@ def _grown(model: TextModel, vectorizer: Vectorizer) -> TextModel:
     weights = model.weights.grown(n_more if shared else 0, n_more)
     if not shared:
         return replace(model, doc_vectorizer=vectorizer, weights=weights)
-    # A map of words knows none of the new ones; the weights do not need it.
-    return replace(model, query_vectorizer=vectorizer, doc_vectorizer=vectorizer, weights=weights, words=None)
+    return replace(model, query_vectorizer=vectorizer, doc_vectorizer=vectorizer, weights=weights)
