@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from support.commands import ok, run
-from tercet.data.judgements import read_judgements
 from tercet.simulate import Traffic, Visitors, simulate_clicks
 
 ORDERS = [[*"abcdefghij"[start:], *"abcdefghij"[:start]] for start in (0, 1, 3, 6)]
@@ -35,16 +33,6 @@ def test_a_log_is_described(log):
     assert "learning weighs clicks by chances of looking at a rank estimated from documents seen" in output
     tenth = next(line.split() for line in output.splitlines() if line.startswith("  10 "))
     assert float(tenth[5]) == pytest.approx(10**-0.8, abs=0.08)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["out.csv", "out.tsv"])
-def test_judgements_are_what_other_tools_read(log, tmp_path, name):
-    assert "judgements of 8 queries" in ok("clicks", log, "-o", tmp_path / name)
-    qrels = read_judgements(tmp_path / name).qrels
-    assert set(qrels) == set(LISTS)
-    assert all(grades["c"] == 3 for grades in qrels.values())
-    assert np.mean([grades[doc_id] for grades in qrels.values() for doc_id in "abdefghij"]) < 1.2
 
 
 def test_options_of_documents_are_none_of_its_own(log):

@@ -11,7 +11,7 @@ import pytest
 import tercet as tc
 from tercet.data import ClickCounts, read_click_counts, read_click_log
 from tercet.errors import FormatError, InputError
-from tercet.fitting.click_judgements import past_clicks
+from tercet.fitting.click_evidence import past_clicks
 from tercet.fitting.task import Task
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "clicks.md"

@@ -21,6 +21,7 @@ from scipy import sparse
 import tercet as tc
 from support.databases import free_port, postgres_server
 from support.indexes import DOCS, small_model
+from support.memories import remember
 from support.opensearch import opensearch_cluster
 from support.qdrant_server import fake_qdrant
 from tercet.data.documents import as_documents
@@ -29,7 +30,7 @@ from tercet.engines import engine as engine_module
 from tercet.engines import engine_index as engine_index_module
 from tercet.engines.engine_index import EngineIndex
 from tercet.errors import BundleError, EngineAwayError, EngineError, InputError
-from tercet.memory import MemorySettings, remember
+from tercet.memory import MemorySettings
 from tercet.store import read_bundle, write_bundle
 from tercet.text import FieldedVectorizer
 from tercet.weights import Identity, Sparse, Weights

@@ -18,6 +18,7 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
+from support.memories import remember
 from support.opensearch import Cluster, opensearch_cluster
 from tercet.engines import (
     OpenSearchIndex,
@@ -30,7 +31,7 @@ from tercet.engines import (
 )
 from tercet.engines import engine as engine_module
 from tercet.errors import EngineError, InputError
-from tercet.memory import MemorySettings, remember
+from tercet.memory import MemorySettings
 from tercet.weights import Identity, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not

@@ -9,8 +9,9 @@ import pytest
 
 import tercet as tc
 from support.corpora import Corpus, bits, matching, synonyms, with_random_answers
+from support.memories import remember
 from tercet.errors import InputError
-from tercet.memory import MemorySettings, remember
+from tercet.memory import MemorySettings
 
 CHOICES = [(), ("words",), ("memory",), ("words", "memory")]
 

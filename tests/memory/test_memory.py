@@ -16,11 +16,12 @@ import tercet as tc
 from oracles.memory import kernel_term, pooled_rows, score
 from support.corpora import Corpus, synonyms
 from support.indexes import random_part
+from support.memories import remember
 from tercet.data.documents import as_documents
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.fitting.text_model import TextExplanation, past_name
 from tercet.learn.joint import joined
-from tercet.memory import Memory, MemorySettings, PastQuery, remember
+from tercet.memory import Memory, MemorySettings, PastQuery
 from tercet.search.folder import model_name
 from tercet.store import read_bundle, write_bundle
 from tercet.text import FieldedVectorizer
@@ -506,8 +507,6 @@ def test_memory_that_does_not_fit_together_is_refused():
             replace(memory, **change)
     with pytest.raises(InputError, match="vocabulary"):
         replace(tc.TextModel.bm25(["green tea"]), memory=memory)
-    with pytest.raises(InputError, match="above 0"):
-        remember({"q": {"a": 0}}, {"q": "tea"}, sparse.csr_array([[1.0]]), MemorySettings())
 
 
 def test_damaged_memory_is_refused(remembering, tmp_path):

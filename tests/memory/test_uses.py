@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tercet.memory import Memory, MemorySettings, Use, remember, with_uses
+from support.memories import remember
+from tercet.memory import Memory, MemorySettings, Use, with_uses
 
 QUERIES = np.array([[3.0, 4.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]])
 USES = [Use("green tea", ["a"], ["b", "c"]), Use("tea", ["b", "c"]), Use("green tea pot", ["d"], ["a"])]

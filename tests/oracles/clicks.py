@@ -52,23 +52,6 @@ def all_pairs(log, n_ranks):
     return np.exp(np.r_[0.0, found.x[: n_ranks - 1]])
 
 
-def clicks_over_expected(log, curve, prior):
-    """(query, document) -> clicks over expected clicks, with the query's as the prior."""
-    p = lambda rank: curve[min(rank, len(curve) - 1)]  # noqa: E731
-    cells = counted(log)
-    attraction = sum(c for ranks in cells.values() for _, c in ranks.values()) / sum(
-        n * p(rank) for ranks in cells.values() for rank, (n, _) in ranks.items()
-    )
-    clicks = {pair: sum(c for _, c in ranks.values()) for pair, ranks in cells.items()}
-    expected = {pair: sum(attraction * n * p(rank) for rank, (n, _) in ranks.items()) for pair, ranks in cells.items()}
-    values = {}
-    for query, doc in cells:
-        own = [pair for pair in cells if pair[0] == query]
-        mean = (sum(clicks[pair] for pair in own) + prior) / (sum(expected[pair] for pair in own) + prior)
-        values[query, doc] = (clicks[query, doc] + prior * mean) / (expected[query, doc] + prior)
-    return values
-
-
 def clicks_beyond_expected(log, curve, prior, *, timed):
     """(query, document) -> (clicks - expected) / (expected + prior); the first list of a timed log counts a quarter."""
     n = len(log)

@@ -11,9 +11,10 @@ import pytest
 
 import tercet as tc
 from support.indexes import KINDS, N_TERMS, answers, random_weights
+from support.memories import remember
 from tercet.data.documents import as_documents
 from tercet.errors import DamagedBundleError, InputError
-from tercet.memory.value import MemorySettings, remember
+from tercet.memory.value import MemorySettings
 from tercet.search import Index
 from tercet.text import FieldedVectorizer, Vectorizer
 from tercet.weights import Identity, LowRank, Weights

@@ -185,7 +185,6 @@ def make_features(folder: Path) -> None:
         test=as_letor(test),
         l1s=[8.0, 2.0, 0.5, 0.0],
         feature_names=["length", "BM25", "café", "age"],
-        verbose=False,
     )
     model.save(folder / FEATURE_MODEL)
     expected["model"] = feature_answers(model, test)

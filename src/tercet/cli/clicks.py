@@ -10,27 +10,23 @@ import numpy as np
 
 from tercet.cli.groups import examples
 from tercet.cli.inputs import read_clicks
-from tercet.cli.options import ANY, evidence_table_options, output_options
+from tercet.cli.options import ANY, evidence_table_options
 from tercet.cli.terminal import echo
 from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_sessions
 from tercet.data.clicks import ClickLog, examination_guess
-from tercet.data.trec import write_qrels
-from tercet.fitting.click_judgements import judgements_of_clicks
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
 
 RANKS, SESSIONS, QUERIES = 20, 5, 5  # printed at most
 OFTEN = 3  # lists of a query without a click, to be printed
 
 
-@click.command(epilog=examples("clicks clicks.csv", "clicks ubi/ -o judged.csv"))
+@click.command(epilog=examples("clicks clicks.csv", "clicks ubi/"))
 @click.argument("log", type=ANY, nargs=-1, required=True)
-@output_options("Judgements to write, grades 0 to 3: .csv is a table, .tsv is BEIR, else TREC.")
 @evidence_table_options
-def clicks(log: tuple[Path, ...], output: Path | None) -> None:
+def clicks(log: tuple[Path, ...]) -> None:
     """Describe a click LOG: usable lists, left-out sessions, and the examination of each rank.
 
-    LOG is a table, a click file, or the folder or the two files of UBI, as for fit --clicks. With -o, write judgements
-    by clicks over expected clicks.
+    LOG is a table, a click file, or the folder or the two files of UBI, as for fit --clicks.
     """
     whole = read_clicks(log)
     odd = odd_sessions(whole)
@@ -42,12 +38,6 @@ def clicks(log: tuple[Path, ...], output: Path | None) -> None:
     _print_facts(kept, odd)
     _print_curve(curve, *_by_rank(kept))
     echo(f"learning weighs clicks by {chosen.source}")
-    if output is not None:
-        judged = judgements_of_clicks(kept, chosen.chances)
-        write_qrels(output, judged)
-        grades = Counter(grade for docs in judged.values() for grade in docs.values())
-        summary = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
-        echo(f"{output}: {grades.total():,} judgements of {len(judged):,} queries, {summary}")
 
 
 def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:

@@ -212,9 +212,9 @@ def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from tercet.memory import MemorySettings, remember
+    >>> from tercet.memory import Use, with_uses
     >>> model = TextModel.bm25(["green tea", "black tea"])
-    >>> memory = remember({"q": {"a": 1}}, {"q": "sencha tea"}, model.queries(["sencha tea"]), MemorySettings())
+    >>> memory = with_uses(None, [Use("sencha tea", ["a"])], model.queries(["sencha tea"]))
     >>> list(memory_updates(replace(model, memory=memory)))
     [('a', 'sencha tea')]
     """

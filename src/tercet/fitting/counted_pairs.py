@@ -13,7 +13,7 @@ from scipy import sparse
 from tercet.data.click_counts import ClickCounts
 from tercet.data.clicks import numbered
 from tercet.errors import InputError
-from tercet.fitting.click_judgements import PRIOR
+from tercet.fitting.click_evidence import PRIOR
 from tercet.fitting.judged import QueryNames
 from tercet.fitting.leaving_out import Selection
 from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs

@@ -17,7 +17,7 @@ from tercet.data.cells import plain_text
 from tercet.data.clicks import ClickLog
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.errors import InputError
-from tercet.fitting.click_judgements import end_of, past_clicks, preferred_rows
+from tercet.fitting.click_evidence import end_of, past_clicks, preferred_rows
 from tercet.fitting.judged import QueryNames
 from tercet.fitting.leaving_out import Selection
 from tercet.measure.held_out import HeldOutPreferences

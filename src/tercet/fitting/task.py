@@ -22,7 +22,7 @@ from tercet.data.clicks import ClickLog
 from tercet.data.lines import look_alikes
 from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.errors import InputError
-from tercet.fitting.click_judgements import end_of
+from tercet.fitting.click_evidence import end_of
 from tercet.fitting.counted_pairs import CountedPairs
 from tercet.fitting.examination import choose_examination
 from tercet.fitting.judged import Judgements, Labels, Qrels, QueryNames, usable_judgements

@@ -363,45 +363,6 @@ class Memory:
         return unit_rows(Q, self.n_terms)
 
 
-def remember(
-    evidence: Mapping[str, Mapping[str, float]],
-    texts: Mapping[str, str],
-    rows: Any,
-    settings: MemorySettings,
-) -> Memory:
-    """Make memory of evidence by query and document.
-
-    Parameters
-    ----------
-    evidence : qid -> doc_id -> evidence; queries of the same text are kept apart
-    texts : text of each query
-    rows : query rows of the model for these texts, in the order of ``evidence``
-    settings : strength and shape
-
-    Examples
-    --------
-    >>> memory = remember({"q": {"a": 2, "b": 0}}, {"q": "tea"}, sparse.csr_array([[1.0]]), MemorySettings())
-    >>> list(memory.doc_ids), memory.evidence.toarray().tolist()
-    (['a'], [[1.0]])
-    """
-    known: dict[str, int] = {}
-    indptr, columns, values = [0], [], []
-    largest = max((value for judged in evidence.values() for value in judged.values()), default=0)
-    if largest <= 0:
-        raise InputError("memory needs evidence above 0 for at least one document")
-    for judged in evidence.values():
-        for doc_id, value in judged.items():
-            if value:
-                columns.append(known.setdefault(doc_id, len(known)))
-                values.append(value / largest)
-        indptr.append(len(columns))
-    matrix = sparse.csr_array(
-        (np.array(values, dtype=np.float32), np.array(columns, dtype=np.int32), np.array(indptr, dtype=np.int64)),
-        shape=(len(evidence), len(known)),
-    )
-    return Memory([texts[qid] for qid in evidence], rows, matrix, list(known), settings)
-
-
 def kernel_values(cosine: NDArray[np.float64], threshold: float, power: float) -> NDArray[np.float64]:
     """Similarity of two queries from their cosine.
 

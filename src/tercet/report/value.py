@@ -8,7 +8,6 @@ from math import isnan, nan
 from typing import Annotated, Any
 
 from tercet.choose import ThreeWay, verdict_of
-from tercet.data.frames import frame_of
 from tercet.errors import InputError
 from tercet.measure import Evaluation, PairedTest, paired_test
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
@@ -286,29 +285,6 @@ class Report:
         notes = [element("p", line) for line in (*self.decision.splitlines(), *self.notes)]
         table = self.table().as_html() if self.systems else "Nothing was held out to report on."
         return join([table, *(element("p", one) for one in said), *notes])
-
-    def to_frame(self) -> Any:
-        """A frame of pandas, polars or Arrow with a row for each system and measure: mean, 95 % interval, and the
-        difference of the learned model to its start."""
-        names = ("system", "measure", "mean", "low", "high", "difference", "difference_low", "difference_high", "p")
-        learned = None if self.compared is None else self.compared[0]
-        rows = [
-            (one.name, measure, *values, *(self.changes.get(measure, (nan,) * 4) if one is learned else (nan,) * 4))
-            for one in (*self.rivals, *self.systems, *(() if self.rejected is None else (self.rejected,)))
-            for measure, values in one.values.items()
-        ]
-        return frame_of({name: [row[i] for row in rows] for i, name in enumerate(names)})
-
-    def path_table(self) -> str:
-        """Table of the path: penalty, used features and value of each point, with a mark at the chosen penalty."""
-        features = self.features
-        if features is None or not features.path:
-            return "There is no path: no penalty was chosen."
-        lines = [f"   {'penalty':>12}  {'features':>8}  {self.measure} on the queries that chose"]
-        for number, point in enumerate(features.path):
-            mark = "→" if number == features.chosen else " "
-            lines.append(f"{mark}  {point.l1:>12.5g}  {point.n_used:>8,}  {point.value:.4f}")
-        return "\n".join(lines)
 
     # -- saving -----------------------------------------------------------------------------------------------------
 

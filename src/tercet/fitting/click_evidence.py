@@ -1,4 +1,4 @@
-"""Preferences, judgements and evidence for memory from the columns of a click log."""
+"""Preferences and evidence for memory from the columns of a click log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from tercet.data.clicks import (
     examination_guess,
     numbered,
 )
-from tercet.errors import InputError
 
-PRIOR: Final = 1.0  # weight of a query's mean, in expected clicks, and of the log's mean for a query
-GRADES_FROM: Final = (0.5, 1.0, 2.0)  # clicks over expected clicks where grades 1, 2 and 3 begin
+PRIOR: Final = 1.0  # expected clicks without evidence
 LAST_SHARE: Final = 0.1  # share of a log to hold out by time
 
 Numbers = NDArray[np.float64]
@@ -78,19 +76,6 @@ def preferred_rows(shown: ClickColumns, examination: Sequence[float] | None) -> 
 # -- evidence for memory ----------------------------------------------------------------------------------------------
 
 
-def _clicks_and_expected(
-    shown: ClickColumns, examination: Sequence[float] | None, weight: Numbers | float = 1.0
-) -> tuple[Numbers, Numbers]:
-    """Clicks on each pair, and clicks on a document of mean attraction at the same ranks, weighted by row.
-
-    Expected clicks at a rank are in proportion to the chance of a look. All expected clicks sum to the clicks.
-    """
-    n_pairs = shown.pair_query.size
-    clicks: Numbers = np.bincount(shown.pair, weight * shown.clicked, n_pairs).astype(np.float64)
-    looks = np.bincount(shown.pair, weight * look_chances(shown.rank, examination), n_pairs)
-    return clicks, clicks.sum() / max(looks.sum(), 1e-12) * looks
-
-
 def past_clicks(
     log: ClickLog, examination: Sequence[float] | None = None, *, n_lists: int | None = None, min_sessions: int = 2
 ) -> tuple[Numbers, NDArray[np.int32]]:
@@ -118,44 +103,13 @@ def past_clicks(
     n_lists = len(log.impressions) if n_lists is None else n_lists
     shown = log.columns.take(log.columns.impression < n_lists)
     weight = 0.25 ** (1 - (shown.impression + 1) / n_lists) if log.is_timed else 1.0
-    clicks, expected = _clicks_and_expected(shown, examination, weight)
-    evidence = (clicks - expected) / (expected + PRIOR)
+    n_pairs = shown.pair_query.size
+    clicks = np.bincount(shown.pair, weight * shown.clicked, n_pairs)
+    looks = np.bincount(shown.pair, weight * look_chances(shown.rank, examination), n_pairs)
+    expected = clicks.sum() / max(looks.sum(), 1e-12) * looks  # in proportion to the looks; the sum is that of clicks
+    evidence: Numbers = (clicks - expected) / (expected + PRIOR)
     session = numbered(log.sessions)[1] if log.sessions else np.arange(len(log.impressions))
     lists = shown.list_query[:n_lists], session[:n_lists]
     asked = sparse.csr_array((np.ones(n_lists), lists), shape=(len(shown.queries), len(log.impressions)))
     evidence[np.diff(asked.indptr)[shown.pair_query] < min_sessions] = 0
     return evidence, np.bincount(shown.pair[shown.clicked], minlength=evidence.size).astype(np.int32)
-
-
-# -- judgements -------------------------------------------------------------------------------------------------------
-
-
-def clicks_over_expected(
-    shown: ClickColumns, examination: Sequence[float] | None = None, *, prior: float = PRIOR
-) -> Numbers:
-    """Clicks over expected clicks of each pair: ``(clicks + prior * mean of the query) / (expected + prior)``.
-
-    The mean of a query is its clicks over its expected clicks, with the same prior at 1. The mean of the log is 1.
-    """
-    clicks, expected = _clicks_and_expected(shown, examination)
-    of_query = [np.bincount(shown.pair_query, sums, len(shown.queries)) + prior for sums in (clicks, expected)]
-    return (clicks + prior * (of_query[0] / of_query[1])[shown.pair_query]) / (expected + prior)
-
-
-def judgements_of_clicks(log: ClickLog, examination: Sequence[float] | None = None) -> dict[str, dict[str, int]]:
-    """Judge each shown document of a query from 0 to 3, the number of `GRADES_FROM` up to `clicks_over_expected`.
-
-    Examples
-    --------
-    >>> from tercet.data import Impression
-    >>> judgements_of_clicks(ClickLog((Impression("tea", ("a", "b"), ("b",)),) * 20))
-    {'tea': {'a': 0, 'b': 3}}
-    """
-    shown = log.columns
-    if not shown.clicked.any():
-        raise InputError("nothing was clicked, so clicks judge nothing")
-    grades = np.searchsorted(GRADES_FROM, clicks_over_expected(shown, examination), side="right")
-    qrels: dict[str, dict[str, int]] = {query: {} for query in shown.queries}
-    for query, doc, grade in zip(shown.pair_query.tolist(), shown.pair_doc.tolist(), grades.tolist(), strict=True):
-        qrels[shown.queries[query]][shown.docs[doc]] = grade
-    return qrels
