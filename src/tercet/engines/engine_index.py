@@ -90,6 +90,7 @@ class EngineIndex(BaseIndex):
     """
 
     can_filter = False  # engines keep stored fields as one text
+    is_exact = False
     kind: ClassVar[str]
     longest_name: ClassVar[int] = 200
 

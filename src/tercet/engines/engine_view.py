@@ -178,10 +178,7 @@ class EngineView:
     # -- search -------------------------------------------------------------------------------------------------
 
     def best(self, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
-        """Return rows and exact scores of the k best candidates of each query, best first, ties by lower row.
-
-        The third value is False: a document that the engine did not list may belong among these.
-        """
+        """Return rows and exact scores of the k best candidates of each query, best first, ties by lower row."""
         Q, answers = as_matrix(Q), []
         for start in range(0, Q.shape[0], _QUERIES_AT_ONCE):
             block = range(start, min(start + _QUERIES_AT_ONCE, Q.shape[0]))
@@ -198,7 +195,7 @@ class EngineView:
         best = np.lexsort((rows, -scores))[:k]
         rows, scores = rows[best], scores[best]
         self._remember([documents[row] for row in rows.tolist()])
-        return rows, scores, False
+        return rows, scores
 
     def scores(self, q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query, with memory."""

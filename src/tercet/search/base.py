@@ -28,7 +28,7 @@ from tercet.weights.scoring import Matrix
 
 LEAST_SHARE: Final = 0.05  # of the best score, that makes a hit without a word of the query a match
 
-Best = tuple[DocRows, NDArray[np.float64], bool]  # False if another document may belong among these
+Best = tuple[DocRows, NDArray[np.float64]]  # rows and scores, the best first
 
 
 class BaseIndex(ABC):
@@ -45,6 +45,7 @@ class BaseIndex(ABC):
     """
 
     can_filter: ClassVar[bool] = True  # whether `search` takes ``where``
+    is_exact: ClassVar[bool] = True  # False if another document may belong among the hits
     _model: TextModel | Weights
     _view: DocumentView
 
@@ -200,8 +201,8 @@ class BaseIndex(ABC):
         for block in view.scorer.expand(asked):
             answers = self._best(view, asked[n_before : n_before + len(block)], block, k)
             n_before += len(block)
-            ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in answers])))
-            for _, scores, _ in answers:
+            ids = iter(view.doc_ids(np.concatenate([rows for rows, _ in answers])))
+            for _, scores in answers:
                 run[next(qids)] = {next(ids): score for score in scores.tolist()}
         return run
 
@@ -247,16 +248,16 @@ class BaseIndex(ABC):
             return Results(unknown=searched.unknown)
         confidence = None if model is None else model.confidence
         n_asked = k if confidence is None else max(k, 2)  # the lead over the second hit says how sure the first is
-        [(rows, scores, exact)] = self._best(view, row, view.scorer.expanded(row), n_asked)
+        [(rows, scores)] = self._best(view, row, view.scorer.expanded(row), n_asked)
         sure = repeat(None) if confidence is None else confidence(scores).tolist()
         rows, scores = rows[:k], scores[:k]
         n = n_matches(searched, rows, scores) if cutoff else len(rows)
         listed = zip(view.doc_ids(rows[:n]), scores.tolist(), rows.tolist(), sure, strict=False)
         hits = [Hit(doc_id, score, searched, row, value) for doc_id, score, row, value in listed]
-        return Results(hits, searched.unknown, exact, len(rows) - n)
+        return Results(hits, searched.unknown, self.is_exact, len(rows) - n)
 
     @abstractmethod
-    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
+    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> Sequence[Best]:
         """Return the best documents of each query; Q are the queries before expansion."""
 
     def _scores(

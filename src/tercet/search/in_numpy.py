@@ -34,11 +34,8 @@ class Budget:
 budget = Budget(LOADING)  # of the process
 
 
-def search_words(segment: SegmentArrays, query: Words) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-    """Return each document's sum over the words of a lone query, and a mask of documents with a word.
-
-    The mask is None if a document has a word exactly if the sum is above 0.
-    """
+def search_words(segment: SegmentArrays, query: Words) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return each document's sum over the words of a lone query, and a mask of documents with a word."""
     starts, docs, values = segment.postings
     n_docs = len(segment.rows.indptr) - 1
     totals = np.zeros(n_docs)
@@ -59,7 +56,7 @@ def search_words(segment: SegmentArrays, query: Words) -> tuple[NDArray[np.float
         if part:
             totals += sums
     budget.left -= n_postings
-    return totals, has_word
+    return totals, totals > 0.0 if has_word is None else has_word
 
 
 def score_rows(rows: CsrRows, listed: NDArray[np.integer[Any]], query: Words) -> NDArray[np.float64]:

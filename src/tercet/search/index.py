@@ -203,11 +203,10 @@ class Index(BaseIndex):
 
     # -- searching with memory ----------------------------------------------------------------------------------
 
-    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
+    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> Sequence[Best]:
         assert isinstance(view, View)
         searched = self._searched_by_memory(view)
-        ranked = view.search(queries, k) if searched is None else searched.best(as_matrix(Q), queries, k)
-        return [(rows, scores, True) for rows, scores in ranked]
+        return view.search(queries, k) if searched is None else searched.best(as_matrix(Q), queries, k)
 
     def _scores(
         self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]

@@ -310,19 +310,16 @@ class View:
         rows, scores, words = [], [], query.words()
         for number, entry in enumerate(self.entries):
             totals, has_word = in_numpy.search_words(entry.segment.kernel_arrays, words)
-            if has_word is None:
-                totals[entry.dead] = 0.0
-                candidates = np.flatnonzero(totals)
-            else:
+            if entry.dead.size:
                 has_word[entry.dead] = False
-                candidates = np.flatnonzero(has_word)
+            candidates = has_word.nonzero()[0]
             found = totals[candidates]
             if candidates.size > k:
                 among_best = found >= np.partition(found, -k)[-k]
                 candidates, found = candidates[among_best], found[among_best]
             rows.append(candidates.astype(np.int32) + np.int32(number * MOST_DOCS))
             scores.append(found)
-        return _ranked(np.concatenate(rows), np.concatenate(scores), k)
+        return _ranked(_joined(rows), _joined(scores), k)
 
     def _best_with_latent(self, query: ExpandedQueries, k: int, short: bool) -> RankedRows:
         """Find candidates by factors in single precision, and score the candidates exactly."""
@@ -387,6 +384,10 @@ def _table(entries: Sequence[LiveSegment], first: int = 0) -> SegmentTable:
         for number, entry in enumerate(entries, first)
     ]
     return np.array([row for row, _ in rows], dtype=np.int64), np.array([length for _, length in rows])
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> RankedRows:
