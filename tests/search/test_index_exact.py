@@ -264,7 +264,7 @@ def test_wrong_arguments() -> None:
         Index.build_rows(["a"], [[np.nan, 0]], Weights([Identity(n_terms=2)]))
     for text, message in ((3, "type int"), (None, "type NoneType"), ("\ud800", "half a surrogate pair")):
         with pytest.raises(InputError, match=f"the text of document 'b' .*{message}"):
-            Index.build_rows(["a", "b"], np.eye(2), Weights([Identity(n_terms=2)]), texts=["fine", text])
+            Index.build([("a", "fine"), ("b", text)])
     for ask in (rows.search_row, lambda q: rows.hits_of(q, ["a"])):
         with pytest.raises(InputError, match="q must be one row; got 2"):
             ask(np.eye(2))

@@ -147,27 +147,16 @@ def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str,
     return documents
 
 
-def segments_of_rows(
-    ids: Sequence[str], D: Any, n_terms: int, segment_docs: int, texts: Sequence[str] | None
-) -> Iterator[Segment]:
-    """The same for documents that are vectors already."""
-    D = checked_documents(ids, D, n_terms, texts)
-    for start in range(0, D.shape[0], segment_docs):
-        part = slice(start, start + segment_docs)
-        yield Segment.build(ids[part], D[part], None if texts is None else texts[part])
-
-
-def checked_documents(ids: Sequence[str], D: Any, n_terms: int, texts: Sequence[str] | None) -> sparse.csr_array:
-    """The vectors of documents as an index keeps them, with as many ids and texts, where there are any."""
+def segments_of_rows(ids: Sequence[str], D: Any, n_terms: int, segment_docs: int) -> Iterator[Segment]:
+    """The same for documents that are vectors already, without texts."""
     D = in_single(checked_rows(D, "D", n_terms))
-    for name, strings in (("ids", ids), ("texts", texts)):
-        if strings is not None and len(strings) != D.shape[0]:
-            raise InputError(f"there are {len(strings)} {name} for {D.shape[0]} rows of D; they must agree")
+    if len(ids) != D.shape[0]:
+        raise InputError(f"there are {len(ids)} ids for {D.shape[0]} rows of D; they must agree")
     for number, doc_id in enumerate(ids):
         _check_id(doc_id, number)
-        if texts is not None:
-            _check_text(texts[number], doc_id)
-    return D
+    for start in range(0, D.shape[0], segment_docs):
+        part = slice(start, start + segment_docs)
+        yield Segment.build(ids[part], D[part], None)
 
 
 def _check_id(doc_id: Any, number: int) -> None:

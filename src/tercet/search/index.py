@@ -147,14 +147,11 @@ class Index(BaseIndex):
         path: str | PathLike[str] | None = None,
         *,
         segment_docs: int = MOST_DOCS,
-        texts: Sequence[str] | None = None,
     ) -> Index:
         """Index the rows of a matrix as documents; with `Weights` the index has columns but no words."""
         check_model(model, TextModel | Weights)
-        segments = segments_of_rows(
-            ids, D, n_terms(model), check_integer(segment_docs, "segment_docs", 1, MOST_DOCS), texts
-        )
-        return cls._made(lambda _: segments, model, path, segment_docs, texts is not None)
+        segments = segments_of_rows(ids, D, n_terms(model), check_integer(segment_docs, "segment_docs", 1, MOST_DOCS))
+        return cls._made(lambda _: segments, model, path, segment_docs, keeps_texts=False)
 
     @classmethod
     def _made(
@@ -368,9 +365,15 @@ class Index(BaseIndex):
         """Add documents, in place of documents with the same ids; new documents come last in the order."""
         self._add(partial(self._segments, docs, progress), True)
 
-    def add_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None = None) -> None:
-        """Add the rows of a matrix as documents."""
-        self._add(partial(self._segments_of_rows, ids, D, texts), False)
+    def add_rows(self, ids: Sequence[str], D: Any) -> None:
+        """Add the rows of a matrix as documents to an index without texts."""
+
+        def segments(_: Writer) -> Iterator[Segment]:
+            if self._committed.keeps_texts:
+                raise InputError("the index keeps texts; add takes documents with texts")
+            return segments_of_rows(ids, D, n_terms(self._model), self._committed.segment_docs)
+
+        self._add(segments, False)
 
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; if an id is missing, remove nothing. `merge` frees the space."""
@@ -500,14 +503,6 @@ class Index(BaseIndex):
         committed, growth = self._committed, GrowingVocabulary(self._text_model())
         segments = segments_of_texts(docs, growth, committed.segment_docs, committed.keeps_texts, progress)
         return writer.with_words(segments, growth)
-
-    def _segments_of_rows(
-        self, ids: Sequence[str], D: Any, texts: Sequence[str] | None, writer: Writer
-    ) -> Iterator[Segment]:
-        committed = self._committed
-        if (texts is not None) != committed.keeps_texts:
-            raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
-        return segments_of_rows(ids, D, n_terms(self._model), committed.segment_docs, texts)
 
     def _add(self, segments: Callable[[Writer], Iterator[Segment]], replacing: bool) -> None:
         with self._writing() as writer:  # made by what the index is now: it may keep texts since it was made anew
