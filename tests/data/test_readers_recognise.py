@@ -32,8 +32,8 @@ def packed_posts(name: str) -> bytes:
     [
         (b"2 qid:1 1:0.5 3:1 # doc\n0 qid:1\n", "letor"),
         (b"# all of them\n2 qid:\xc3\xa9 1:0.5\r\n", "letor"),
-        (b"\n# made by hand\n-1 1:0.5\n", "svmlight"),
-        (b"1 2:3 4:5 6:7\n", "svmlight"),
+        (b"\n# made by hand\n-1 1:0.5\n", "letor"),
+        (b"1 2:3 4:5 6:7\n", "letor"),
         (b"query-id\tcorpus-id\tscore\r\nq\td\t1\r\n", "qrels"),
         (b"q 0 d 1\nq 0 e 0\n", "qrels"),
         (b"q\t0\td\t1\n", "qrels"),
@@ -93,8 +93,8 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the file is empty; looked for target id:value lines"),
-        (b"12\n13\n", "of no known kind; looked for target id:value lines"),
+        (b"", "the file is empty; looked for grade qid:id feature:value lines"),
+        (b"12\n13\n", "of no known kind; looked for grade qid:id feature:value lines"),
         (b"1:1 2:1\n", "of no known kind"),
         (b"a b\nc d\n", "of no known kind"),
         (b"q a b\n", "of no known kind"),

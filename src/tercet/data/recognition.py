@@ -14,7 +14,6 @@ from tercet.data.letor_folds import fold_member, is_fold
 from tercet.data.lines import (
     UTF16_MARKS,
     FilePath,
-    load_json,
     open_bytes,
     open_lines,
     parse_json_object,
@@ -27,9 +26,6 @@ from tercet.data.tables import MAGIC as PARQUET_MAGIC
 from tercet.data.trec import BEIR_HEADER
 from tercet.data.ubi import ubi_files
 from tercet.errors import FormatError, InputError
-from tercet.store import MANIFEST_NAME
-from tercet.store.canonical import MAX_MANIFEST_BYTES
-from tercet.store.kinds import VECTORS
 
 Kind: TypeAlias = Literal[
     "beir",
@@ -37,10 +33,8 @@ Kind: TypeAlias = Literal[
     "20newsgroups",
     "letor",
     "letor-folds",
-    "svmlight",
     "qrels",
     "run",
-    "vectors",
     "documents",
     "judgements",
     "triplets",
@@ -58,10 +52,10 @@ _FOLDERS = (
     f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
     "Fold1, Fold2, … with train.txt, vali.txt and test.txt (LETOR), "
     "at least two subfolders of text files (labelled texts), "
-    "ubi_queries and ubi_events (UBI), a manifest.json of vectors"
+    "ubi_queries and ubi_events (UBI)"
 )
 _FILES = (
-    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, the archives of "
+    "grade qid:id feature:value lines (LETOR), 4-column or BEIR judgements, 6-column runs, the archives of "
     "20 Newsgroups and of LETOR folds, and a table: CSV with a header (separated by , ; | or tabs), JSONL or Parquet, "
     "of documents (an id and a text), judgements (a query, a document, a grade), triplets (a query, a better and a "
     "worse document), clicks (a query, a document and whether it was clicked) or links (a source and a target)"
@@ -71,11 +65,10 @@ _FILES = (
 def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` with a list of all kinds.
 
-    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"``, ``"click-log"``
-    (UBI's queries and events). Files: ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``, the
-    archives ``"20newsgroups"`` and ``"letor-folds"``, and tables, by the names of their columns: ``"documents"``,
-    ``"judgements"``, ``"triplets"``, ``"click-log"``, ``"click-counts"`` and ``"links"``. Only the first lines of a
-    file are read; its reader may still refuse the file.
+    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"`` and ``"click-log"`` (UBI's queries
+    and events). Files: ``"letor"``, ``"qrels"``, ``"run"``, the archives ``"20newsgroups"`` and ``"letor-folds"``, and
+    tables, by the names of their columns: ``"documents"``, ``"judgements"``, ``"triplets"``, ``"click-log"``,
+    ``"click-counts"`` and ``"links"``. Only the first lines of a file are read; its reader may still refuse the file.
 
     Examples
     --------
@@ -94,8 +87,6 @@ def recognise(path: FilePath) -> Kind:
 
 def _recognise_folder(folder: Path) -> Kind:
     kinds: list[Kind] = []
-    if _holds_vectors(folder):
-        return "vectors"
     if _has_corpus(folder):
         kinds.append("beir")
     if (folder / NEWSGROUPS_TRAIN).is_dir() and (folder / NEWSGROUPS_TEST).is_dir():
@@ -115,19 +106,6 @@ def _the_only(kinds: list[Kind], path: Path, advice: str) -> Kind:
     if len(kinds) > 1:
         raise InputError(f"{path}: this could be {' or '.join(kinds)}; {advice}")
     return kinds[0]
-
-
-def _holds_vectors(folder: Path) -> bool:
-    """Return True for a saved bundle of vectors."""
-    file = folder / MANIFEST_NAME
-    if not file.is_file():
-        return False
-    try:
-        with open(file, "rb") as stream:
-            manifest = load_json(stream.read(MAX_MANIFEST_BYTES).decode())
-    except ValueError:
-        return False
-    return isinstance(manifest, dict) and manifest.get("kind") == VECTORS
 
 
 def _has_corpus(folder: Path) -> bool:
@@ -157,7 +135,7 @@ def _holds_texts(folder: Path) -> bool:
     with open_bytes(files[0]) as stream:
         start = stream.read(1 << 16)
     # In whatever encoding, a text has no zero bytes. The folds of a LETOR set look like classes, and are not.
-    return b"\0" not in start and not _is_svmlight(start.decode("latin-1").split("\n")[:LINES_LOOKED_AT])
+    return b"\0" not in start and not _is_letor(start.decode("latin-1").split("\n")[:LINES_LOOKED_AT])
 
 
 def _recognise_file(path: Path) -> Kind:
@@ -237,8 +215,8 @@ def _first_lines(path: Path) -> list[tuple[int, str]]:
 
 def _kinds_of_table(lines: list[str]) -> list[Kind]:
     kinds: list[Kind] = []
-    if _is_svmlight(lines):
-        kinds.append("letor" if any(_has_qid(text) for text in lines) else "svmlight")
+    if _is_letor(lines):
+        kinds.append("letor")
     rows = [split_columns(text) for text in lines]
     if all(len(row) == 6 and _is_number(row[3]) and _is_number(row[4]) for row in rows):
         kinds.append("run")
@@ -247,7 +225,7 @@ def _kinds_of_table(lines: list[str]) -> list[Kind]:
     return kinds
 
 
-def _is_svmlight(lines: list[str]) -> bool:
+def _is_letor(lines: list[str]) -> bool:
     any_feature = False
     for text in lines:
         tokens = split_columns(text.partition("#")[0])

@@ -104,7 +104,12 @@ def as_triplets(preferences: Any, queries: Mapping[str, str] | None, name: str =
     if isinstance(preferences, Iterator | np.ndarray):
         preferences = [part.tolist() if isinstance(part, np.ndarray) else part for part in preferences]
     if isinstance(preferences, Sequence) and not (preferences and isinstance(preferences[0], Mapping)):
-        triplets = [_named_by_strings(triplet, f"{name}[{number}]") for number, triplet in enumerate(preferences)]
+        if not all(_is_triplet(triplet) for triplet in preferences):
+            return preferences
+        triplets = [
+            (*(key_id(side, f"{name}[{number}]") for side in triplet[:3]), *triplet[3:])
+            for number, triplet in enumerate(preferences)
+        ]
     else:
         table = as_table(preferences, name)
         if not isinstance(table, DataTable):
@@ -112,26 +117,12 @@ def as_triplets(preferences: Any, queries: Mapping[str, str] | None, name: str =
         triplets = [triplet for _, triplet in _triplets_of(table, find_roles(table, "triplets"))]
     if queries is None:
         return triplets
-    lookup = QueryLookup(queries)
-    return [triplet for named in triplets for triplet in _by_id(named, lookup)]
+    lookup = QueryLookup(queries)  # an unknown query is for the recipe to refuse
+    return [(qid, *triplet[1:]) for triplet in triplets for qid in lookup(triplet[0]) or triplet[:1]]
 
 
 def _is_triplet(triplet: Any) -> bool:
     return isinstance(triplet, Sequence) and not isinstance(triplet, str) and len(triplet) in (3, 4)
-
-
-def _named_by_strings(triplet: Any, name: str) -> Any:
-    """Replace whole numbers among the ids of a triplet by strings."""
-    if not _is_triplet(triplet) or all(isinstance(side, str) for side in triplet[:3]):
-        return triplet
-    return (*(key_id(side, name) for side in triplet[:3]), *triplet[3:])
-
-
-def _by_id(triplet: Any, lookup: QueryLookup) -> list[Any]:
-    """Replace the query of a triplet by its ids; the recipe refuses an unknown query."""
-    if not _is_triplet(triplet) or not isinstance(triplet[0], str):
-        return [triplet]
-    return [(qid, *triplet[1:]) for qid in lookup(triplet[0])] or [triplet]
 
 
 def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict[str, Any]]:
