@@ -105,7 +105,7 @@ def bytes_of(arrays: dict[str, NDArray[Any]]) -> int:
 
 def state_bytes(state: Any) -> int:
     """What a learner carries from step to step."""
-    return state.levels.nbytes if isinstance(state, SparseState) else bytes_of(state.to_state()[1])
+    return state.dense.nbytes if isinstance(state, SparseState) else bytes_of(state.to_state()[1])
 
 
 def saved_bytes(weights: Weights) -> int:

@@ -44,11 +44,11 @@ def test_parameters_reach_the_ranker(data, tmp_path):
     model = fit(
         data,
         tmp_path / "model",
-        *("--ranker", "sparse:l1=2e-5,shrink-every=7,refit=false,rate=.5,epochs=2,shrink_towards=identity"),
+        *("--ranker", "sparse:l1=2e-5,shrink-every=7,refit=false,rate=.5,epochs=2,refit_start=identity"),
     )
     output = {name: model.report.chosen[name] for name in ("l1", "shrink_every", "refit", "rate", "epochs")}
     assert output == {"l1": 2e-5, "shrink_every": 7, "refit": False, "rate": 0.5, "epochs": 2}
-    assert model.report.chosen["shrink_towards"] == "identity"
+    assert model.report.chosen["refit_start"] == "identity"
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["low rank", "low rank, tied", "sparse", "sparse, some never"])
+@pytest.mark.parametrize("name", ["low rank", "low rank, tied", "sparse"])
 def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch):
     """The GPU makes copies of what it brings back, and may have little room for them."""
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.gpu_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
+from support.gpu_rankers import N_TERMS, RANKERS, same, some_preferences, some_texts
 from support.host_gpu import COMPILER, HostGpu, on_host_gpu
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
@@ -64,15 +64,6 @@ def test_all_runs_of_a_fit_have_the_same_bits_where_these_are_asked_for(name, mo
         with device("cuda", deterministic=deterministic):
             RANKERS[name]().fit(some_texts(), some_preferences())
         assert set(began) == {deterministic}
-
-
-@pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
-def test_pairs_that_are_never_learned_are_zero(name):
-    with on_host_gpu():
-        learned = RANKERS[name]().fit(some_texts(), some_preferences(3000), some_texts(seed=7))
-    weights = learned.weights_.rows(np.arange(N_TERMS))
-    assert not weights[NeverSomeRanker.never.toarray() != 0].any()
-    assert np.count_nonzero(weights) > N_TERMS**2 / 10
 
 
 def test_batches_of_integer_sums_are_the_sum_of_their_steps(monkeypatch):

@@ -132,7 +132,7 @@ def test_a_sparse_w_learns_beside_numbers():
 
 @pytest.mark.parametrize(
     "ranker",
-    [SparseRanker(l1=1e-4, rate=1.0), SparseRanker(density=0.5, sparsify="thin", rate=1.0), DiagonalRanker(rate=1.0)],
+    [SparseRanker(l1=1e-4, rate=1.0), SparseRanker(density=0.5, sparsify="low-rank"), DiagonalRanker(rate=1.0)],
 )
 def test_any_ranker_learns_w_of_words(ranker):
     Q, D, prefs = made()

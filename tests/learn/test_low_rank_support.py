@@ -126,7 +126,6 @@ def test_validation_watches_the_refit_and_callbacks_both_phases():
     ("params", "message"),
     [
         ({"density": None}, "sparsify='low-rank' needs a density"),
-        ({"shrink_towards": "identity"}, "sparsify='low-rank' shrinks nothing"),
         ({"refit_rate": 0.0}, "The 'refit_rate' parameter of SparseRanker"),
         ({"low_rank": tc.CosineRanker()}, "The 'low_rank' parameter of SparseRanker"),
     ],

@@ -19,7 +19,6 @@ from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.learn import sparse as state_module
 from tercet.learn import thin as thin_module
 from tercet.learn.sources import ArraySource
-from tercet.learn.sparse import Thinning
 from tercet.learn.state import rates
 from tercet.weights import Identity, LowRank, Sparse
 
@@ -75,39 +74,6 @@ def test_refit_starts_from_the_sparse_solution():
     eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
     expected = oracles.refit(before != 0, as_vectors(prefs, Q, D), eta, start=before)
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), expected, atol=2e-5)
-
-
-@pytest.mark.slow
-@given(seed=st.integers(0, 10**6), T=st.integers(1, 20))
-def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T):
-    Q, D, prefs = made_data(seed)
-    ranker = tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, shrink_towards="identity", refit=False).fit(Q, prefs, D)
-    eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
-    vectors = as_vectors(prefs, Q, D)
-    identity = np.eye(N_TERMS)
-    compare(ranker.weights_.sparse, oracles.algorithm_1(identity, vectors, eta, 5e-3, T, towards=identity) - identity)
-    assert ranker.weights_.identity == 1.0
-    before = ranker.weights_.sparse.toarray().astype(float)
-    expected = oracles.refit(before != 0, vectors, eta, start=before, fixed=identity)
-    found = ranker.refit_on_support(Q, prefs, D).weights_
-    np.testing.assert_allclose(found.sparse.toarray(), expected, atol=2e-5)
-    assert found.identity == 1.0
-
-
-@pytest.mark.slow
-@given(seed=st.integers(0, 10**6))
-def test_gradual_thinning_is_sgd_with_cuts(seed):
-    Q, D, prefs = made_data(seed, n=200)
-    for texts in (Q, D):  # no sum is rounded, so that thresholds fall on the same side
-        texts.data[:] = np.random.default_rng(seed).choice([0.25, 0.5, 0.75], texts.nnz)
-    ranker = tc.SparseRanker(density=0.02, sparsify="thin", rate=0.5, schedule="constant")
-    ranker.fit(Q, prefs, D)
-    cuts = dict(Thinning(0.02, len(prefs)).due())
-    assert max(cuts) == 150
-    wanted = {step: round(share * N_TERMS**2) for step, share in cuts.items()}
-    W = oracles.thinned_sgd(np.eye(N_TERMS), as_vectors(prefs, Q, D), np.full(len(prefs), 0.5), wanted)
-    assert ranker.density_ >= 0.02 or ranker.density_ == np.count_nonzero(W) / W.size
-    np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), W)
 
 
 def test_refit_by_hand_is_the_refit_of_fit():
@@ -178,17 +144,6 @@ def test_a_source_without_an_end_is_refitted_for_as_many_steps():
         ranker.refit_on_support(Q, endless, D)
 
 
-def test_thinning_that_is_ended_early_makes_its_last_cut():
-    Q, D, prefs = made_data(10, n=9000)
-    ranker = tc.SparseRanker(density=0.02, sparsify="thin", rate=0.5, schedule="constant")
-    ranker.fit(Q, prefs, D, callbacks=[lambda event: True])
-    assert ranker.n_steps_ < 9000 * 3 // 4
-    assert ranker.density_ == pytest.approx(0.02, rel=0.05)
-    support = ranker.weights_.sparse.toarray() != 0
-    ranker.partial_fit(Q, prefs, D)  # through all steps at which a cut was planned
-    assert not ranker.weights_.sparse.toarray()[~support].any()
-
-
 def test_a_penalty_set_between_calls_takes_effect():
     Q, D, prefs = made_data(11)
     ranker = tc.SparseRanker(l1=0.0, rate=1.0, shrink_every=1, refit=False).fit(Q, prefs, D)
@@ -206,8 +161,6 @@ def test_weights_given_by_hand_are_put_in_order(tmp_path):
     assert ranker.density_ == 0.5
     ranker.save(tmp_path / "m")
     np.testing.assert_array_equal(tc.load(tmp_path / "m").weights_.sparse.toarray(), [[3, 0], [0, 1]])
-    around = tc.SparseRanker.from_weights(np.array([[0.0, 2.0], [0.0, 0.0]]), shrink_towards="identity")
-    assert around.weights_.identity == 1.0
     with pytest.raises(InputError, match="must be a matrix of numbers"):
         tc.SparseRanker.from_weights("W")
 
@@ -297,18 +250,6 @@ def test_parameters_survive_cloning_and_setting():
         (lambda Q, p, D: tc.SparseRanker(l1="much").partial_fit(Q, p, D), ParameterError, "'l1' parameter"),
         (lambda Q, p, D: tc.SparseRanker(density=2.0).fit(Q, p, D), ParameterError, "'density'"),
         (lambda Q, p, D: tc.SparseRanker(density=0.1).partial_fit(Q, p, D), ParameterError, "cannot reach"),
-        (lambda Q, p, D: tc.SparseRanker(sparsify="thin").fit(Q, p, D), ParameterError, "needs a density"),
-        (
-            lambda Q, p, D: tc.SparseRanker(shrink_towards="identity").fit(Q, p, D[:, :200]),
-            ParameterError,
-            "needs one vocabulary; Q has 300 columns and D has 200",
-        ),
-        (
-            lambda Q, p, D: tc.SparseRanker(sparsify="thin", density=0.1).fit(Q, p, D, lambda weights: 0.0),
-            ParameterError,
-            "takes no validation",
-        ),
-        (lambda Q, p, D: tc.SparseRanker(sparsify="thin").partial_fit(Q, p, D), ParameterError, "cannot reach"),
         (
             lambda Q, p, D: tc.SparseRanker(density=0.1).fit(Q, p, D, callbacks=[tc.Checkpoint("unused")]),
             ParameterError,

@@ -32,37 +32,16 @@ def soft_threshold(W, amount):
     return np.where(amount < W, W - amount, np.where(-amount > W, W + amount, 0.0))
 
 
-def algorithm_1(W, preferences, rates, l1, T, margin=1.0, towards=0.0, may=1.0):
+def algorithm_1(W, preferences, rates, l1, T, margin=1.0):
     """Chen et al. 2010, Algorithm 1, with the sum over k read as the sum of the rates eta_k.
 
-    Every T steps all of W is swept with l1 times the rates of the last T steps. ``towards`` is what W shrinks to: 0 in
-    the paper; the identity gives the penalty on W - I. ``may`` is 0 where W never has a weight.
+    Every T steps all of W is swept with l1 times the rates of the last T steps.
     """
-    W = W * may
     for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
         if q @ W @ (better - worse) < margin:
-            W = W + may * rate * np.outer(q, better - worse)
+            W = W + rate * np.outer(q, better - worse)
         if t % T == 0:
-            W = towards + soft_threshold(W - towards, l1 * sum(rates[t - T : t]))
-    return W
-
-
-def thinned_sgd(W, preferences, rates, cuts, margin=1.0):
-    """SGD on all of W that after the steps in ``cuts`` keeps that many entries; after the last cut, learns only those.
-
-    Sizes are told apart by the upper 17 bits of a float32; those at the threshold stay.
-    """
-    W = W.copy()
-    support = np.ones_like(W, dtype=bool)
-    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
-        if q @ W @ (better - worse) < margin:
-            W = W + np.where(support, rate * np.outer(q, better - worse), 0.0)
-        if t in cuts:
-            size = np.abs(W).astype(np.float32).view(np.uint32) >> 15
-            smallest = max(np.sort(size, axis=None)[::-1][cuts[t] - 1], 1)
-            W = np.where(size >= smallest, W, 0.0)
-            if t == max(cuts):
-                support = W != 0
+            W = soft_threshold(W, l1 * sum(rates[t - T : t]))
     return W
 
 
@@ -79,14 +58,11 @@ def largest_entries(W, density):
     return kept
 
 
-def refit(support, preferences, rates, margin=1.0, start=None, fixed=0.0):
-    """Chen et al. 2010, section III.B: SGD on equation 8, from the identity restricted to the support.
-
-    ``fixed`` is a matrix beside W that scores too and is not learned.
-    """
+def refit(support, preferences, rates, margin=1.0, start=None):
+    """Chen et al. 2010, section III.B: SGD on equation 8, from the identity restricted to the support."""
     W = np.where(support, np.eye(*support.shape), 0.0) if start is None else np.where(support, start, 0.0)
     for (q, better, worse), rate in zip(preferences, rates, strict=True):
-        if q @ (W + fixed) @ (better - worse) < margin:
+        if q @ W @ (better - worse) < margin:
             W = W + np.where(support, rate * np.outer(q, better - worse), 0.0)
     return W
 

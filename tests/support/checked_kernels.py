@@ -199,7 +199,6 @@ def sparse_weights(rng: np.random.Generator, folder: Path) -> None:
         ranker = tc.SparseRanker(rate=1.0, l1=l1, shrink_every=shrink_every)
         ranker.fit(X, prefs).save(folder / "model")
         tc.load(folder / "model").partial_fit(X, prefs[:100]).thin(0.01, X, prefs)
-    tc.SparseRanker(rate=1.0, density=0.05, sparsify="thin").fit(X, prefs)
     tc.DenseRanker(rate=1.0).fit(X, prefs).thin(0.1, X, prefs)
 
 
@@ -208,7 +207,6 @@ def rounds(rng: np.random.Generator, folder: Path) -> None:
     prefs = random_preferences(rng, 600, 40, 40)
     for ranker in (
         tc.SparseRanker(rate=2.0, l1=0.02, refit=False),
-        tc.SparseRanker(rate=2.0, l1=0.02, shrink_towards="identity"),
         tc.LowRankRanker(n_components=3),
         tc.DiagonalRanker(),
     ):

@@ -19,15 +19,6 @@ def some_preferences(n: int = 300, seed: int = 1) -> tc.Preferences:
     return random_preferences(np.random.default_rng(seed), n, 60, 60)
 
 
-class NeverSomeRanker(tc.SparseRanker):
-    """Has pairs of words, a third of all, that are never learned."""
-
-    never = sparse.csr_array((np.add.outer(np.arange(N_TERMS), np.arange(N_TERMS)) % 3 == 0).astype(np.float32))
-
-    def fit(self, Q, prefs, D=None, **how):
-        return super().fit(Q, prefs, D, never=self.never, **how)
-
-
 RANKERS = {
     "low rank": lambda **p: tc.LowRankRanker(n_components=5, rate=0.3, **p),
     "low rank, tied": lambda **p: tc.LowRankRanker(n_components=9, tied=True, rate=0.3, **p),
@@ -45,12 +36,6 @@ RANKERS = {
     "dense, zero diagonal": lambda **p: tc.DenseRanker(rate=3.0, diagonal="zero", **p),
     "sparse": lambda **p: tc.SparseRanker(rate=3.0, l1=2e-3, shrink_every=7, **p),
     "sparse, without refit": lambda **p: tc.SparseRanker(rate=3.0, l1=2e-3, shrink_every=7, refit=False, **p),
-    "sparse, around the identity": lambda **p: tc.SparseRanker(
-        rate=3.0, l1=2e-3, shrink_every=7, shrink_towards="identity", **p
-    ),
-    "sparse, thinned": lambda **p: tc.SparseRanker(rate=3.0, density=0.2, sparsify="thin", **p),
-    "sparse, some never": lambda **p: NeverSomeRanker(rate=3.0, l1=2e-3, shrink_every=7, **p),
-    "sparse, thinned, some never": lambda **p: NeverSomeRanker(rate=3.0, density=0.2, sparsify="thin", **p),
     "sparse, on low rank": lambda **p: tc.SparseRanker(density=0.2, sparsify="low-rank", **p),
 }
 

@@ -82,13 +82,6 @@ LEARNERS: dict[str, Learner] = {
     "DenseRanker without a diagonal": Learner(lambda **_: DenseRanker(rate=0.4, schedule="constant", diagonal="zero")),
     "SparseRanker": Learner(lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False)),
     "SparseRanker refitted": Learner(lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_every=7), ENDS_OTHERWISE),
-    "SparseRanker around the identity": Learner(
-        lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_towards="identity", refit=False)
-    ),
-    "SparseRanker thinned": Learner(
-        lambda **_: SparseRanker(rate=3.0, sparsify="thin", density=0.3),
-        ENDS_OTHERWISE | {"learns on": "its density is reached by a fit alone"},
-    ),
     "LowRankRanker of cosines": Learner(
         lambda **_: LowRankRanker(n_components=4, diagonal=None, normalise="latent", margin=0.5, rate=0.05)
     ),

@@ -31,9 +31,6 @@ RANKERS: dict[str, Any] = {
     "diagonal": lambda: tc.DiagonalRanker(rate=0.7),
     "dense": lambda: tc.DenseRanker(rate=1.5),
     "sparse": lambda: tc.SparseRanker(rate=1.5, l1=0.002, shrink_every=7, refit=False),
-    "sparse-thinned": lambda: tc.SparseRanker(
-        rate=0.5, schedule="constant", sparsify="thin", density=0.4, shrink_towards="identity"
-    ),
     "lowrank": lambda: tc.LowRankRanker(n_components=3, rate=0.2, diagonal="learned", identity_weight=2.0),
     "lowrank-tied": lambda: tc.LowRankRanker(n_components=3, rate=0.2, tied=True, scale_documents=True),
 }

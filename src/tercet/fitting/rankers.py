@@ -70,7 +70,7 @@ _ON_LOW_RANK: Final = tuple(
     {"sparsify": "low-rank", "density": 0.05, "refit": True, "refit_rate": rate} for rate in (0.3, 2.0)
 )
 _OF_DOCUMENTS: Final = {"learn_documents", "rate", "start", "tied", "normalise"}
-_OF_SHRINKING: Final = {"l1", "sparsify", "shrink_every", "shrink_towards"}
+_OF_SHRINKING: Final = {"l1", "sparsify", "shrink_every"}
 _FALLING: Final[Setting] = {"schedule": "linear"}  # the rate, to zero at the last step
 _LOW_RANK: Final[Setting] = {"rate": 0.1, **_FALLING}
 

@@ -23,9 +23,10 @@ from tercet.learn.loop import CHUNK, Executor, InRounds, LocalStepper, Run, Step
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.multitask import MultiTaskState
 from tercet.learn.sources import BLOCK, ArraySource, SampledSource
-from tercet.learn.sparse import OnSupportState, SparseState
+from tercet.learn.sparse import SparseState
 from tercet.learn.state import State, rates
 from tercet.learn.stored import gathered
+from tercet.learn.support import SupportState
 from tercet.store import is_mapped
 from tercet.weights import scoring_by
 
@@ -44,7 +45,7 @@ ON_GPU: dict[type[State], type[GpuState[Any]]] = {
     MultiTaskState: GpuLowRank,
     DenseState: GpuDense,
     SparseState: GpuSparse,
-    OnSupportState: GpuSupport,
+    SupportState: GpuSupport,
     DiagonalState: GpuDiagonal,
 }
 

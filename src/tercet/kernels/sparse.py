@@ -5,7 +5,7 @@ The paper's symbols: q is the query, ``vals`` d⁺ - d⁻, ``step_size`` η_t, `
 
 An entry stores its owed shrinkage. With ``cum`` the shrinkage handed out so far, a weight w is stored as the *level*
 ``sign(w) (|w| + cum)``. The current weight is the soft threshold of the level by ``cum``. Handing out shrinkage changes
-one number; an entry takes its share when a step next reads the entry. NaN marks an entry that never has a weight.
+one number; an entry takes its share when a step next reads the entry. NaN marks an entry outside a given support.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ def hand_out(shrinkage, rate, n_done):
 
 
 @kernel
-def sparse_advance(W, Q, D, chunk, start, shrinkage, first_step, scratch, tally):
+def sparse_advance(W, Q, D, chunk, shrinkage, first_step, scratch, tally):
     """Take a step for each preference; change the levels ``W`` (n_query_terms, n_doc_terms) in place.
 
-    ``start`` (n,) has, for each preference, the part of the margin that W does not learn. ``tally`` as in
-    ``dense_advance``.
+    ``tally`` as in ``dense_advance``.
     """
     cols, vals, starts, expanded = scratch  # ``expanded``: q'W at the columns
     q_indptr, q_indices, q_data = Q
@@ -68,7 +67,7 @@ def sparse_advance(W, Q, D, chunk, start, shrinkage, first_step, scratch, tally)
                 level = row[cols[j]]
                 weight = soft(level, cum)
                 expanded[j] += q * (weight if level == level else np.float32(0))
-        z = np.float32(start[s])
+        z = np.float32(0)
         for j in range(n):  # line 2: the loss is 1 - z, with z = q'W(d⁺ - d⁻)
             z += expanded[j] * vals[j]
         if violates(z, chunk.margin[s], tally):

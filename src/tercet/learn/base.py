@@ -109,6 +109,11 @@ class Ranker(BaseEstimator):
             raise DamagedBundleError(f"{where}: {error}") from error
         return ranker
 
+    @classmethod
+    def _current_params(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of an older file as the class has them now."""
+        return params
+
     def _saved_params(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
         for name, value in params.items():
@@ -170,9 +175,6 @@ class TermPairRanker(Ranker):
     """
 
     most_steps = 500_000  # that a fit takes by itself: more preferences rarely pay for their time
-
-    # What ``thin`` makes: `SparseRanker`, a term-pair ranker itself, which puts itself here.
-    _thinned_class: ClassVar[Callable[..., Any]]
 
     @property
     @abstractmethod
@@ -256,9 +258,11 @@ class TermPairRanker(Ranker):
         With preferences these entries learn on from their weights. A low-rank W is read block by block, never as a
         whole.
         """
+        from tercet.learn.sparse import SparseRanker  # a ranker itself
+
         check_is_fitted(self)
         shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
-        thinned = self._thinned_class(largest_entries(self.weights_, density), refit=False, **shared)
+        thinned = SparseRanker.from_weights(largest_entries(self.weights_, density), refit=False, **shared)
         return thinned if prefs is None else thinned.refit_on_support(Q, prefs, D)
 
     # -- checking -----------------------------------------------------------------------------------------------
@@ -476,6 +480,7 @@ def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRa
         raise BundleError(
             f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"
         )
+    params = classes[name]._current_params(params)
     removed = classes[name]._removed_parameters
     params = {key: value for key, value in params.items() if key not in removed or value != removed[key]}
     params = {**classes[name]._added_parameters, **params}

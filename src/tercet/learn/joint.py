@@ -358,7 +358,7 @@ class JointRanker(TermPairRanker):
             listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
             learned = self._learned(stepping)
             assert isinstance(learned.inner, SparseState)
-            support = stepping._on_support(learned.inner)
+            support = stepping._support_of(learned.inner, stepping.refit_start)
             state = JointState(support, learned.features.copy(), learned.chunk_size)
             stepping._train(state, queries, docs, source, None, listeners)
         self._state, self.history_, self.n_steps_ = self._learned(stepping), stepping.history_, stepping.n_steps_

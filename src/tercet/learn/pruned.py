@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,66 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.rows import Chunk
-from tercet.kernels.support import N_DIGITS, largest_of_rows, support_advance
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Run
-from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
-from tercet.learn.progress import ProgressBar
+from tercet.learn.matrices import KernelInput, by_document_frequency
 from tercet.learn.sources import Source
-from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
+from tercet.learn.state import Schedule, State, Steps, physical_memory
+from tercet.learn.support import SupportState
 from tercet.store.codec import decode, encode
-from tercet.store.fields import csr_problem
-from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights
+from tercet.weights.base import row_blocks
 
 _ENTRIES_AT_ONCE = 1 << 20  # of W, looked at together when rows are pruned
 _BYTES_OF_ENTRY = 8  # a value and its column
-_ALL_COLUMNS = np.empty((0, 0), dtype=np.int32)  # of a W without columns of its own
-
-
-@dataclass(eq=False)
-class SupportState(State):
-    """A W with the same number of entries in every row; all other entries stay zero.
-
-    columns : the column of each entry in W, rising in every row
-    order : the columns of W from the most to the least frequent word, as in ``DenseState``
-    """
-
-    values: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_kept")]
-    columns: Annotated[NDArray[np.int32], Shape("n_query_terms", "n_kept")]
-    order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
-    step: Steps = 0
-
-    def __post_init__(self) -> None:
-        self._delta = np.zeros(self.order.size, dtype=np.float32)
-        self._indptr = np.arange(self.values.shape[0] + 1, dtype=np.int64) * self.values.shape[1]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.values.shape[0], self.order.size
-
-    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
-
-    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        values, columns = self.values.reshape(1, -1), self.columns.reshape(1, -1).view(np.uint32)
-        support_advance(values, columns, self._indptr, self._delta, inputs.Q, inputs.D, chunk, inputs.scratch, tally)
-
-    def snapshot(self) -> Weights:
-        n, kept = self.values.shape
-        weights = sparse.csr_array(
-            (self.values.flatten(), self.order[self.columns.ravel()], np.arange(n + 1) * kept), shape=self.shape
-        )
-        weights.eliminate_zeros()
-        return Weights([Sparse(weights=weights)])
-
-    def check(self) -> None:
-        check_order(self.order)
-        n, kept = self.columns.shape
-        problem = csr_problem(np.arange(n + 1) * kept, self.columns.ravel(), self.order.size, ascending=True)
-        if not self.columns.size or problem is not None:
-            raise InputError(f"its support {problem or 'is empty'}")
 
 
 @dataclass(frozen=True)
@@ -95,7 +48,6 @@ class PrunedState(State):
 
     def __init__(self, inner: DenseState | SupportState, cuts: Sequence[tuple[int, int]] = (), step: int = 0) -> None:
         self.inner = inner
-        self.order = inner.order
         self.cuts = tuple(cuts)
         self.step = step
 
@@ -109,24 +61,18 @@ class PrunedState(State):
         return not self.cuts or self.step >= self.cuts[-1][0]
 
     @property
-    def row_length(self) -> int:
-        """Number of entries of each row with a possible weight."""
-        return self.inner.values.shape[1] if isinstance(self.inner, SupportState) else self.shape[1]
-
-    @property
     def n_live(self) -> int:
         """Number of weights other than zero."""
-        return int(np.count_nonzero(self.inner.W if isinstance(self.inner, DenseState) else self.inner.values))
+        return int(np.count_nonzero(self.inner.W if isinstance(self.inner, DenseState) else self.inner.entries.data))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk.query)
-        if n == 0:  # to compile, while the user is told of it: the kernels of the later rounds, too
+        if n == 0:  # compiles the kernels of all rounds
             self.inner.run(inputs, chunk, tally)
-            one = _take_largest(np.zeros((1, 1), dtype=np.float32), _ALL_COLUMNS, 1)
-            SupportState(*one, self.order).run(inputs, chunk, tally)
+            SupportState(self.inner.order, sparse.csr_array(self.shape, dtype=np.float32)).run(inputs, chunk, tally)
         while done < n:
             stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + done)])
             self.inner.run(inputs, chunk.part(done, stop), tally)
@@ -134,21 +80,17 @@ class PrunedState(State):
                 return  # diverged: the loop says so, and there is nothing to choose from
             done = stop
             self.inner.step = self.step + done
-            kept = dict(self.cuts).get(self.inner.step)
-            if kept is not None:
-                self.prune(kept)
+            n_kept = dict(self.cuts).get(self.inner.step)
+            if n_kept is not None:
+                self.prune(n_kept)
 
-    def prune(self, kept: int) -> None:
-        """Keep the ``kept`` largest entries of each row, by size; the rest stays zero.
+    def prune(self, n_kept: int) -> None:
+        """Algorithm 2: keep the ``n_kept`` entries of each row with the largest size; the rest stays zero.
 
-        Among equal entries, more frequent document words stay. The memory of W is released on the way.
+        Among equal entries, more frequent document words stay.
         """
-        assert 0 < kept <= self.row_length
-        if isinstance(self.inner, DenseState):
-            left, where = _take_largest(self.inner.W, _ALL_COLUMNS, kept)
-        else:
-            left, where = _take_largest(self.inner.values, self.inner.columns, kept)
-        self.inner = SupportState(left, where, self.order, self.inner.step)
+        entries = largest_of_rows(self.inner.W if isinstance(self.inner, DenseState) else self.inner.entries, n_kept)
+        self.inner = SupportState(self.inner.order, entries, self.inner.step)
 
     def snapshot(self) -> Weights:
         weights = self.inner.snapshot()
@@ -174,7 +116,16 @@ class PrunedState(State):
     def check(self) -> None:
         if self.step != self.inner.step:
             raise InputError(f"it is at step {self.step}, its weights at {self.inner.step}")
-        check_cuts(self)
+        cuts = [(0, self.shape[1]), *self.cuts]
+        if any(b[0] <= a[0] or not 0 < b[1] < a[1] for a, b in pairwise(cuts)):
+            raise InputError(f"its cuts are {list(self.cuts)}; steps rise and entries fall")
+        n_kept = [n_kept for step, n_kept in cuts if step <= self.step][-1]
+        if isinstance(self.inner, SupportState):
+            has = np.unique(np.diff(self.inner.entries.indptr)).tolist()
+        else:
+            has = [self.shape[1]]
+        if has != [n_kept]:
+            raise InputError(f"at step {self.step} it has not {n_kept} entries in each row")
 
 
 class PrunedRun(Run):
@@ -195,13 +146,12 @@ class PrunedRanker(SgdRanker):
 
     Cost of a step: words of the query times words of the two documents until the first pruning, then times the weights
     left in a row. Memory: 4 bytes for each pair of words until the first pruning, then 8 bytes for each pair left.
-    ``fit`` prints both with its progress.
 
     Parameters
     ----------
     n_kept : p, weights left in each row of W (Bai et al.: 10 to 1000)
     n_rounds : rounds of pruning; each leaves the same share of a row's weights
-    max_memory : bytes W may take, before and after its first pruning; default half the machine's memory
+    max_memory : bytes W may take, its first pruning included; default half the machine's memory
     validate_every, patience : validation watches the last round only, with ``n_kept`` weights. Callbacks see every
         round; a callback that ends the training leaves W unchanged, pruned or not
     rate, schedule, margin, epochs, shuffle, random_state, verbose : see ``DenseRanker``
@@ -244,13 +194,9 @@ class PrunedRanker(SgdRanker):
         if source.n_steps is None:
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
         a_round = source.n_steps * int(self.epochs)
-        dense, left = self._bytes_needed(*state.shape)
-        before = f"W takes {dense / 1e9:,.2f} GB"
-        ProgressBar(type(self).__name__, None, 0, self.verbose).say(
-            before + (f" until it is pruned, then {left / 1e9:,.2f} GB" if left else "")
-        )
-        state.cuts = tuple((a_round * k, kept) for k, kept in enumerate(self._entries_left(D.shape[1]), start=1))
-        super()._train(state, Q, D, source, validation, callbacks, rounds=len(state.cuts) + 1)
+        left = self._entries_left(D.shape[1])
+        state.cuts = tuple((a_round * k, n_kept) for k, n_kept in enumerate(left, start=1))
+        super()._train(state, Q, D, source, validation, callbacks, rounds=len(left) + 1)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         """Learn the weights of the support on, one step per preference, in their order.
@@ -274,48 +220,35 @@ class PrunedRanker(SgdRanker):
         if self.n_kept >= m:
             return []
         share = [round(m * (self.n_kept / m) ** (k / self.n_rounds)) for k in range(1, self.n_rounds + 1)]
-        return sorted({kept for kept in share if kept < m}, reverse=True)
-
-    def _bytes_needed(self, n: int, m: int) -> tuple[int, int]:
-        """Return the bytes of W until its first pruning, and after; 0 without a pruning."""
-        return 4 * n * m, _BYTES_OF_ENTRY * n * max(self._entries_left(m), default=0)
+        return sorted({n_kept for n_kept in share if n_kept < m}, reverse=True)
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
-        dense, left = self._bytes_needed(Q.shape[1], D.shape[1])
+        n, m = Q.shape[1], D.shape[1]
+        needed = 4 * n * m + _BYTES_OF_ENTRY * n * max(self._entries_left(m), default=0)
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
-        if max(dense, left) > allowed:
+        if needed > allowed:
             raise MemoryLimitError(
-                f"W is dense until it is pruned, and for {Q.shape[1]:,} query and {D.shape[1]:,} document words takes "
-                f"{dense:,} bytes, then {left:,} after its first pruning; {allowed:,} are allowed. Use fewer words"
-                f"{', fewer rounds' if left > dense else ''} or SparseRanker"
+                f"W is dense until it is pruned, and for {n:,} query and {m:,} document words its first pruning takes "
+                f"{needed:,} bytes; {allowed:,} are allowed. Use fewer words, fewer rounds or SparseRanker"
             )
-        return PrunedState(DenseState.start(Q.shape[1], by_document_frequency(D)))
+        return PrunedState(DenseState.start(n, by_document_frequency(D)))
 
 
-def _take_largest(
-    values: NDArray[np.float32], columns: NDArray[np.int32], kept: int
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return the ``kept`` largest entries of each row and their columns; consume the given arrays.
-
-    The given arrays shrink from their end while the new arrays fill: together they take no more than the larger.
-    """
+def largest_of_rows(W: NDArray[np.float32] | sparse.csr_array, n_kept: int) -> sparse.csr_array:
+    """Return the ``n_kept`` largest entries of each row by size, ties by column; of CSR, rows have one length."""
+    values, columns = (W, None) if isinstance(W, np.ndarray) else (W.data.reshape(W.shape[0], -1), W.indices)
     n, width = values.shape
-    left, where = np.empty((n, kept), dtype=np.float32), np.empty((n, kept), dtype=np.int32)
-    counts = np.empty(N_DIGITS, dtype=np.int32)
-    height = max(1, _ENTRIES_AT_ONCE // width)
-    for start in reversed(range(0, n, height)):
-        here = slice(start, start + height)
-        largest_of_rows(values[here].view(np.int32), columns[here], left[here].view(np.int32), where[here], counts)
-        for old in (values, columns) if columns.size else (values,):
-            old.resize((start, width), refcheck=False)  # the state that holds it is the only other one, and ends here
-    return left, where
-
-
-def check_cuts(state: PrunedState) -> None:
-    """Refuse inconsistent cuts, or cuts that do not fit the entries."""
-    cuts = [(0, state.shape[1]), *state.cuts]
-    if any(b[0] <= a[0] or not 0 < b[1] < a[1] for a, b in pairwise(cuts)):
-        raise InputError(f"its cuts are {list(state.cuts)}; steps rise and entries fall")
-    kept = [kept for step, kept in cuts if step <= state.step][-1]
-    if state.row_length != kept:
-        raise InputError(f"at step {state.step} it has not {kept} entries in each row")
+    kept_values, kept_columns = np.empty((n, n_kept), dtype=np.float32), np.empty((n, n_kept), dtype=np.int32)
+    for rows in row_blocks(n, width, most_entries=_ENTRIES_AT_ONCE):
+        sizes = np.abs(values[rows])
+        sizes[np.isnan(sizes)] = np.inf  # the loss of the next step tells of it
+        least = np.partition(sizes, width - n_kept, axis=1)[:, width - n_kept, None]
+        largest = sizes >= least
+        tied = np.flatnonzero(np.count_nonzero(largest, axis=1) > n_kept)
+        ties = sizes[tied] == least[tied]
+        n_larger = np.count_nonzero(sizes[tied] > least[tied], axis=1)
+        largest[tied] &= ~ties | (np.cumsum(ties, axis=1, dtype=np.int32) <= (n_kept - n_larger)[:, None])
+        at = np.nonzero(largest)[1].reshape(-1, n_kept)
+        kept_values[rows] = np.take_along_axis(values[rows], at, axis=1)
+        kept_columns[rows] = at if columns is None else np.take_along_axis(columns.reshape(n, -1)[rows], at, axis=1)
+    return sparse.csr_array((kept_values.ravel(), kept_columns.ravel(), np.arange(n + 1) * n_kept), shape=W.shape)

@@ -2,8 +2,8 @@
 // (kernels/dense.py, sparse.py, support.py).
 #include "common.cuh"
 
-// PLAIN: W has weights. LEVELS: an entry is sign(w) (|w| + cum), with cum the shrinkage handed out so far; NaN marks
-// entries that are never learned. SUPPORT: weights, and NaN outside the support.
+// PLAIN: W has weights. LEVELS: an entry is sign(w) (|w| + cum), with cum the shrinkage handed out so far.
+// SUPPORT: weights, and NaN outside the support.
 enum { PLAIN = 0, LEVELS = 1, SUPPORT = 2 };
 
 #define TILE 1024  // words of two documents that are looked at together
@@ -11,9 +11,8 @@ enum { PLAIN = 0, LEVELS = 1, SUPPORT = 2 };
 DEVICE float soft(float level, float cum) { return fmaxf(level - cum, 0.0f) + fminf(level + cum, 0.0f); }
 
 DEVICE float weight_of(float entry, float cum, int form) {
-  if (form == PLAIN) return entry;
-  if (!(entry == entry)) return 0.0f;
-  return form == LEVELS ? soft(entry, cum) : entry;
+  if (form == LEVELS) return soft(entry, cum);
+  return form == PLAIN || entry == entry ? entry : 0.0f;
 }
 
 // Words from `first` on of d+ - d-: those of the better document, then those of the worse one that the better one lacks.
@@ -39,15 +38,14 @@ DEVICE int load_difference(const Rows& D, long long b_lo, long long b_hi, long l
 
 // One pass over n preferences, a block for each; changes W (n_query_terms, stride), whose columns are those of D. A warp
 // takes a word of the query, its lanes the words of the documents. `own` has the column of each query word itself where
-// those weights are held at zero. `order` has the query word of each column where the identity is fixed beside W and
-// adds to the score. `cum` (n) has the shrinkage handed out before each step. `taken` counts the steps that blocks have
+// those weights are held at zero. `cum` (n) has the shrinkage handed out before each step. `taken` counts the steps that blocks have
 // begun. `scores` (n) gets z; in APPLY it says which preferences missed their margin. `tally` (n_blocks, 2) gains
 // violations and loss.
 //
 // Races: two blocks may read an entry while the other changes it, and a level written at one cum may be read at that of
 // a step before or after: one preference more or less among many. Changes are atomic, so none is lost.
-KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, const int* own, const int* order,
-                     const float* cum, long long* taken, const long long* q_indptr, const int* q_indices,
+KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, const int* own, const float* cum,
+                     long long* taken, const long long* q_indptr, const int* q_indices,
                      const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
                      const int* query, const int* better, const int* worse, const float* step_size,
                      const float* margin, long long n, float* scores, double* tally, int phase) {
@@ -68,9 +66,6 @@ KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, co
       float part = 0;
       for (long long first = 0; first < n_words; first += TILE) {
         m = load_difference(D, b_lo, b_hi, w_lo, w_hi, first, cols, vals);
-        if (order) {
-          for (int j = THREAD; j < m; j += N_THREADS) part += value_at(Q, q_lo, q_hi, order[cols[j]]) * vals[j];
-        }
         for (long long a = q_lo + WARP; a < q_hi; a += N_WARPS) {
           const float* row = W + stride * q_indices[a];
           float z = 0;
