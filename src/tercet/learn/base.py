@@ -175,6 +175,7 @@ class TermPairRanker(Ranker):
     """
 
     most_steps = 500_000  # that a fit takes by itself: more preferences rarely pay for their time
+    _thinned_class: ClassVar[Callable[..., Any]]  # of ``thin``: SparseRanker, a subclass, sets it
 
     @property
     @abstractmethod
@@ -258,11 +259,9 @@ class TermPairRanker(Ranker):
         With preferences these entries learn on from their weights. A low-rank W is read block by block, never as a
         whole.
         """
-        from tercet.learn.sparse import SparseRanker  # a ranker itself
-
         check_is_fitted(self)
         shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
-        thinned = SparseRanker.from_weights(largest_entries(self.weights_, density), refit=False, **shared)
+        thinned = self._thinned_class(largest_entries(self.weights_, density), refit=False, **shared)
         return thinned if prefs is None else thinned.refit_on_support(Q, prefs, D)
 
     # -- checking -----------------------------------------------------------------------------------------------

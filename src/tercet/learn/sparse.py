@@ -23,7 +23,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError, ParameterError
 from tercet.kernels.rows import Chunk
 from tercet.kernels.sparse import sparse_advance
-from tercet.learn.base import Count, NotNegative, Positive, SavedRanker, SgdRanker
+from tercet.learn.base import Count, NotNegative, Positive, SavedRanker, SgdRanker, TermPairRanker
 from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
@@ -464,6 +464,9 @@ class SparseRanker(SgdRanker):
         ranker = super()._from_bundle(params, saved)
         ranker.l1_ = ranker._sparse_state.l1
         return ranker
+
+
+TermPairRanker._thinned_class = SparseRanker.from_weights
 
 
 def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:
