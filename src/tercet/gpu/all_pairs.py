@@ -122,7 +122,7 @@ class GpuSparse(GpuPairs[SparseState]):
         return _BYTES_TO_LOOK * min(n * m, max(m, AT_ONCE))
 
     def advance(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
-        """Shrinkage is handed out as on a CPU; rebasing happens at the same steps."""
+        """Hand out shrinkage and rebase at the steps of a CPU."""
         xp, done = self.gpu.xp, 0
         while done < len(chunk):
             step = first_step + done
@@ -179,7 +179,7 @@ class GpuSparse(GpuPairs[SparseState]):
         return (self.W[rows] for rows in row_blocks(*self.W.shape, most_entries=AT_ONCE))
 
     def bring_back(self) -> None:
-        """The live entries, as the state keeps them."""
+        """Copy the live entries back."""
         xp, state = self.gpu.xp, self.state
         counts, columns, levels = [], [], []
         for block in self._blocks():
