@@ -12,7 +12,7 @@ from scipy import sparse
 from tercet.choose import Gain, Trial, choose
 from tercet.data.sampling import JudgementSampler
 from tercet.learn import HardSource, LowRankRanker, MultiTaskRanker, SampledSource
-from tercet.learn.lsi import common_directions, directions_of, mapped_to
+from tercet.learn.lsi import common_directions, directions_of
 from tercet.learn.starts import for_cosine
 from tercet.measure.held_out import HeldOut
 from tercet.weights import LowRank, Weights
@@ -26,7 +26,38 @@ _HARD, _DEPTH = 0.8, 30  # share of worse documents from the top of the current 
 _MOST_RANKED = 300_000_000  # scores of the ranking for hard negatives; a sample of more translations is learned from
 _N_VALIDATIONS = 5  # while learning
 
+RIDGE_PENALTIES = np.geomspace(1e-3, 10.0, 9)  # over the mean eigenvalue
+
 Rows = NDArray[np.int64]
+
+
+def mapped_to(
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    queries: sparse.csr_array,
+    docs: sparse.csr_array,
+    translations: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """Return ``B M``: M maps latent vectors of documents to latent vectors of translations by ridge regression."""
+    X = _unit_rows(queries[translations[:, 0]].astype(np.float64) @ A.astype(np.float64))
+    Y = _unit_rows(docs[translations[:, 1]].astype(np.float64) @ B.astype(np.float64))
+    return (B @ ridge_map(Y, X)).astype(np.float32)
+
+
+def ridge_map(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the M of least ``|XM - Y|² + l2 |M|²``, with the l2 of least squared error when each row is left out.
+
+    Penalties are multiples of the mean eigenvalue of X'X.
+    """
+    from sklearn.linear_model import RidgeCV  # few fits need the map, and the import is slow
+
+    mean = float(np.square(X).sum()) / X.shape[1] or 1.0
+    return np.atleast_2d(RidgeCV(RIDGE_PENALTIES * mean, fit_intercept=False).fit(X, Y).coef_).T
+
+
+def _unit_rows(latent: NDArray[np.float64]) -> NDArray[np.float64]:
+    length = np.linalg.norm(latent, axis=1, keepdims=True)
+    return np.divide(latent, length, out=np.zeros_like(latent), where=length > 0)
 
 
 def best_starts(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from reproductions.links import LinkTask, PreferenceTask
@@ -17,7 +18,8 @@ from reproductions.tasks import WeightedMatch, WordMap, measure_size, wrong_pref
 from tercet.choose import Trial, choose, settings_of
 from tercet.data import Preferences
 from tercet.errors import DivergedError
-from tercet.learn import HardSource, SparseRanker
+from tercet.learn import HardSource, LSIRanker, SparseRanker
+from tercet.learn.starts import rare_words
 from tercet.measure import HeldOutQueries, parse_measure
 from tercet.weights import Weights
 
@@ -174,9 +176,17 @@ def _fit(ranker: Any, method: Method, task: PreferenceTask, view: MethodView, se
         if method.third:
             more["third"] = Q, task.train(len(prefs), 2 * CHOOSING_SEED + seed), Q
         if method.parallel:
-            rows = task.parallel()
-            more["translations"] = np.column_stack([rows, rows])
+            more["start"] = _latent_start(ranker, task.parallel(), Q, D)
     ranker.fit(Q, source, D, **more)
+
+
+def _latent_start(ranker: Any, rows: NDArray[np.int64], Q: sparse.csr_array, D: sparse.csr_array) -> Weights:
+    """Return cross-language LSI of the frequent words of texts and their translations."""
+    if ranker.n_frequent is not None:
+        kept = [X.data * (rare_words(X, ranker.n_frequent)[X.indices] == 0) for X in (Q, D)]
+        Q, D = (sparse.csr_array((x, X.indices, X.indptr), X.shape) for x, X in zip(kept, (Q, D), strict=True))
+    lsi = LSIRanker(n_components=ranker.n_components, random_state=ranker.random_state)
+    return lsi.fit_parallel(Q[rows], D[rows]).weights_
 
 
 def _value(weights: Weights, method: Method, task: PreferenceTask, view: MethodView, seed: int) -> float:

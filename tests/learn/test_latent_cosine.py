@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 import oracles
 import tercet as tc
@@ -16,7 +15,6 @@ from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn import ArraySource, Checkpoint, HardSource, LSIRanker
-from tercet.learn.lsi import directions_of, mapped_to
 from tercet.learn.multitask import TakingTurns, Turn
 from tercet.learn.offset import OffsetSource
 from tercet.weights import Diagonal, Identity, LowRank, Weights
@@ -34,11 +32,6 @@ def two_languages(seed=0, n=40):
     """Texts in 14 words, and the same in 9 others, on one of three subjects."""
     rng = np.random.default_rng(seed)
     return random_texts(rng, n, 14), random_texts(rng, n, 9), random_preferences(rng, 60, n, n)
-
-
-def unit_rows(latent):
-    length = np.linalg.norm(latent, axis=1, keepdims=True)
-    return np.divide(latent, length, out=np.zeros_like(latent), where=length > 1e-6)
 
 
 # -- the step ---------------------------------------------------------------------------------------------------------
@@ -119,85 +112,30 @@ def test_what_it_does_not_go_with_is_refused():
         make(diagonal="identity").fit(Q, prefs, D)
 
 
-# -- translations -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_frequent", [None, 7])
-def test_from_mates_it_starts_as_cross_language_lsi(n_frequent):
-    Q, D, prefs = two_languages()
-    translations = np.column_stack([np.arange(30), np.arange(30)])
-    ranker = make(start="parallel", n_frequent=n_frequent, rate=1e-30)
-    weights = ranker.fit(Q, prefs, D, translations=translations).weights_
-    kept_q, kept_d = (
-        np.isin(np.arange(X.shape[1]), oracles.ranking((X.toarray() != 0).sum(axis=0))[:n_frequent]) for X in (Q, D)
-    )
-    X, Y = (sparse_columns(X, kept) for X, kept in ((Q, kept_q), (D, kept_d)))
-    lsi = LSIRanker(n_components=4).fit_parallel(X[:30], Y[:30]).weights_
-    np.testing.assert_allclose(weights.score(Q, D), lsi.score(Q, D), atol=1e-6)
-
-
-def sparse_columns(X, kept):
-    return sparse.csr_array(X.toarray() * kept)
+# -- from two languages ------------------------------------------------------------------------------------------
 
 
 def test_where_learning_does_not_help_validation_gives_the_start_back():
     Q, D, prefs = two_languages()
-    translations = np.column_stack([np.arange(40), np.arange(40)])
     values = iter([0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4])
-    ranker = make(start="parallel").fit(Q, prefs, D, translations=translations, validation=lambda weights: next(values))
-    assert ranker.n_steps_ == 0
     lsi = LSIRanker(n_components=4).fit_parallel(Q, D).weights_
+    ranker = make().fit(Q, prefs, D, start=lsi, validation=lambda weights: next(values))
+    assert ranker.n_steps_ == 0
     np.testing.assert_allclose(ranker.weights_.score(Q, D), lsi.score(Q, D), atol=1e-6)
     squares = [np.square(F).sum() for F in (ranker.weights_.query_factors, ranker.weights_.doc_factors)]
     assert sum(squares) / 4 == pytest.approx(50, rel=1e-5)  # so that a rate of 0.1 is a small one
 
 
-def test_mates_that_do_not_fit_are_refused():
+def test_a_start_whose_scores_are_cosines_is_learned_as_such():
     Q, D, prefs = two_languages()
-    pairs = np.column_stack([np.arange(40), np.arange(40)])
-    for options, translations, error, message in (
-        ({}, pairs, ParameterError, "translations are for start='parallel'; got 'random'"),
-        ({"start": "parallel"}, None, ParameterError, "start='parallel' needs translations"),
-        (
-            {"start": "lsi"},
-            None,
-            InputError,
-            r"start='lsi' needs one vocabulary\. .* or start='parallel' where there are translations",
-        ),
-        ({"start": "parallel", "tied": True}, pairs, ParameterError, "tied=True needs one"),
-        ({"start": "parallel"}, pairs + 1, InputError, r"translations\[39\] is \(40, 40\); there are 40 and 40 rows"),
-        ({"start": "parallel"}, pairs[:, 0], InputError, "translations must be integer pairs"),
-        ({"start": "parallel", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these translations"),
-    ):
-        with pytest.raises(error, match=message):
-            make(**options).fit(Q, prefs, D, translations=translations)
-
-
-def test_a_start_from_mates_is_a_cosine_without_a_word_on_it():
-    Q, D, prefs = two_languages()
-    translations = np.column_stack([np.arange(40), np.arange(40)])
-    output = make(start="parallel").fit(Q, prefs, D, translations=translations)
-    implied = make(start="parallel", normalise=None, diagonal="identity").fit(Q, prefs, D, translations=translations)
+    lsi = LSIRanker(n_components=4).fit_parallel(Q, D).weights_
+    output = make().fit(Q, prefs, D, start=lsi)
+    implied = make(normalise=None, diagonal="identity").fit(Q, prefs, D, start=lsi)
     assert same_bits(output.weights_, implied.weights_)
     with pytest.raises(ParameterError, match="without diagonal='learned'"):
-        make(start="parallel", normalise=None, diagonal="learned").fit(Q, prefs, D, translations=translations)
-
-
-def test_a_ridge_map_leads_from_one_space_to_another():
-    Q, D, _ = two_languages()
-    translations = np.column_stack([np.arange(30), np.arange(30)[::-1]])
-    factors = [directions_of(X, "X", 4, 0) for X in (Q, D)]
-    found = LowRank(
-        query_factors=factors[0],
-        doc_factors=mapped_to(*factors, Q, D, translations),
-        typical_length=1.0,
-        unit_queries=True,
-    )
-    A, B = (oracles.leading_directions(X.toarray().astype(float), 4) for X in (Q, D))
-    q, d = unit_rows(Q.toarray()[translations[:, 0]] @ A), unit_rows(D.toarray()[translations[:, 1]] @ B)
-    M = oracles.ridge_map(d, q)
-    expected = oracles.lsi_cosine(Q.toarray(), D.toarray(), A, B @ M)
-    np.testing.assert_allclose(tc.Weights([found]).score(Q, D), expected, atol=1e-4)
+        make(normalise=None, diagonal="learned").fit(Q, prefs, D, start=lsi)
+    with pytest.raises(InputError, match=r"start='lsi' needs one vocabulary\. .* LSIRanker.fit_parallel"):
+        make(start="lsi").fit(Q, prefs, D)
 
 
 # -- given weights ----------------------------------------------------------------------------------------------------
@@ -266,8 +204,6 @@ def test_weights_that_cannot_be_started_from_are_refused(rng):
     ):
         with pytest.raises(error, match=message):
             ranker.fit(Q, prefs, D, start=start)
-    with pytest.raises(ParameterError, match="translations are for start='parallel'; got weights"):
-        make(start="parallel").fit(Q, prefs, D, start=Weights([part]), translations=[(0, 0)])
 
 
 # -- hard negatives ---------------------------------------------------------------------------------------------------

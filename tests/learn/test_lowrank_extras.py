@@ -200,15 +200,13 @@ def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
     [
         ({"tied": True}, "tied=True"),
         ({"diagonal": None, "normalise": "latent"}, "normalise='latent'"),
-        ({"start": "parallel"}, "start='parallel'"),
     ],
 )
 def test_what_needs_v_to_learn_is_refused(options, what):
     Q, D, prefs = made_data(0)
-    translations = [(i, i) for i in range(9)] if "start" in options else None
     ranker = tc.LowRankRanker(n_components=4, learn_documents=False, **options)
     with pytest.raises(ParameterError, match=f"learn_documents=False leaves V as it is; it cannot be had with {what}$"):
-        ranker.fit(Q, prefs, D, translations=translations)
+        ranker.fit(Q, prefs, D)
 
 
 def test_given_weights_whose_scores_are_cosines_are_refused():

@@ -155,16 +155,16 @@ def mated(seed, n=25):
 def test_from_mates_and_turned_round_it_steps_down_the_gradient_of_the_cosine(seed, two):
     Q, prefs, D, second = made_tasks(seed)
     back = random_preferences(np.random.default_rng([seed, 4]), len(prefs), D.shape[0], Q.shape[0])
-    translations = mated(seed)
-    ranker = make(start="parallel", margin=0.4, random_state=seed).set_params(rate=0.5)
-    F = ranker._start(Q, D, translations).U.T.astype(float)
+    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, translations=mated(seed)).weights_
+    ranker = make(margin=0.4, random_state=seed).set_params(rate=0.5)
+    F = ranker._start(Q, D, lsi).U.T.astype(float)
     turns = [joined_vectors(prefs, Q, D, 0, N_F)]
     if two:
         turns.append(joined_vectors(second[1][np.arange(len(prefs)) % len(second[1])], second[0], D, N_F, N_F))
     turns.append(joined_vectors(back, D, Q, N_F, 0))
     texts = [text for turn in zip(*turns, strict=True) for text in turn]
     F, _ = oracles.sgd_cosine(F, F, texts, [0.5] * len(texts), 0.4)
-    ranker.fit(Q, prefs, D, second=second if two else None, reverse=back, translations=translations)
+    ranker.fit(Q, prefs, D, second=second if two else None, reverse=back, start=lsi)
     np.testing.assert_allclose(ranker.weights_.query_factors, F[:, :N_F].T, atol=2e-4)
     np.testing.assert_allclose(ranker.weights_.doc_factors, F[:, N_F:].T, atol=2e-4)
     q, d = Q.toarray(), D.toarray()
@@ -181,9 +181,9 @@ def test_a_start_from_mates_is_cross_language_lsi_and_validation_gives_it_back(s
     Q, prefs, D, second = made_tasks(1)
     translations = mated(1)
     worse = iter(range(0, -100, -1))
-    ranker = make(shared=shared, start="parallel")
-    ranker.fit(Q, prefs, D, lambda weights: next(worse), second=second, translations=translations)
     lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, translations=translations).weights_
+    ranker = make(shared=shared)
+    ranker.fit(Q, prefs, D, lambda weights: next(worse), second=second, start=lsi)
     assert ranker.n_steps_ == 0
     np.testing.assert_allclose(ranker.weights_.score(Q, D), lsi.score(Q, D), atol=1e-6)
     unmoved = make(shared=shared).set_params(rate=1e-30).fit(Q, prefs, D, second=second, start=lsi)
@@ -223,15 +223,10 @@ def test_turned_round_hard_documents_are_ranked_by_the_model_turned_round(tmp_pa
     assert same_bits(whole.weights_, again.weights_)
 
 
-def test_what_does_not_go_with_mates_is_refused():
+def test_a_task_turned_round_needs_shared_factors():
     Q, prefs, D, second = made_tasks(1)
-    for ranker, options, message in (
-        (make(), {"translations": mated(1)}, "translations are for start='parallel'"),
-        (make(start="parallel"), {}, "start='parallel' needs translations"),
-        (make(shared="documents"), {"reverse": prefs}, "turned round needs shared='both'"),
-    ):
-        with pytest.raises(ParameterError, match=message):
-            ranker.fit(Q, prefs, D, second=second, **options)
+    with pytest.raises(ParameterError, match="turned round needs shared='both'"):
+        make(shared="documents").fit(Q, prefs, D, second=second, reverse=prefs)
 
 
 @pytest.mark.parametrize("shared", ["both", "documents"])

@@ -99,21 +99,6 @@ def leading_directions(texts, n):
     return np.linalg.svd(texts, full_matrices=False)[2][:n].T
 
 
-def ridge_map(X, Y):
-    """Ridge regression of Y on X; of nine penalties the one whose solutions without a row predict that row best."""
-    k = X.shape[1]
-    mean = np.trace(X.T @ X) / k
-
-    def solve(X, Y, l2):
-        return np.linalg.solve(X.T @ X + l2 * np.eye(k), X.T @ Y)
-
-    def left_out_error(l2):
-        rows = np.arange(len(X))
-        return sum(np.sum((Y[i] - X[i] @ solve(X[rows != i], Y[rows != i], l2)) ** 2) for i in rows)
-
-    return solve(X, Y, min(np.geomspace(1e-3, 10, 9) * mean, key=left_out_error))
-
-
 def sgd_tasks(U_F, U_E, V_E, first, second, third, rates, margin=1.0):
     """Bai et al. 2010, section 2.4.2: a gradient step on q_F'U_F'V_E d_E, then one on each other objective, in turn.
 

@@ -150,25 +150,21 @@ def sgd_hashed(n_buckets, multiplier, identity, preferences, rates, margin=1.0, 
 def online_steps(preferences, scores, rule, unit):
     """One passive-aggressive step a preference: min(target - margin, rate weight target) along q (d+ - d-)'.
 
-    A preference is (q, d_better, d_worse, weight); ``scores`` has those of the weights that stay, one pair each. Every
-    100 steps, ``l1`` times the lengths of the targets since then is taken off every weight.
+    A preference is (q, d_better, d_worse, weight); ``scores`` has those of the weights that stay, one pair each.
     """
-    W, pending = np.zeros((preferences[0][0].size, preferences[0][1].size)), 0.0
-    for step, ((q, better, worse, weight), (first, second)) in enumerate(zip(preferences, scores, strict=True), 1):
+    W = np.zeros((preferences[0][0].size, preferences[0][1].size))
+    for (q, better, worse, weight), (first, second) in zip(preferences, scores, strict=True):
         X = np.outer(q, better - worse)
         longer = max(np.linalg.norm(better), np.linalg.norm(worse))
         least = rule.least_margin * unit * np.linalg.norm(q) * longer
         target = max(rule.margin * max(abs(first), abs(second)), least)
         gap = target - (first - second) - q @ W @ (better - worse)
-        pending += target / np.linalg.norm(X) if X.any() else 0.0
         if gap > 0 and X.any():
             if rule.pairs:
-                X[np.abs(X) < np.sort(np.abs(X), axis=None)[-rule.pairs]] = 0
+                X[np.abs(X) < np.sort(np.abs(X), axis=None)[-min(rule.pairs, X.size)]] = 0
             change = min(gap, rule.rate * weight * target) * X / (X * X).sum()
             if rule.step:
                 change *= min(1, rule.step * unit / np.linalg.norm(change))
             W += change
             W = np.clip(W, -rule.weight * unit, rule.weight * unit) if rule.weight else W
-        if step % 100 == 0:
-            W, pending = np.sign(W) * np.maximum(np.abs(W) - rule.l1 * pending, 0), 0.0
     return W

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tercet.data import Preferences
 from tercet.fitting import TextModel
-from tercet.learn.online import OnlineLearner, OnlineRule
+from tercet.learn.online import OnlineLearner
 from tercet.search import Index
 from tercet.weights import Sparse, Weights
 
@@ -28,7 +28,6 @@ ARTICLES: Final = {
 }
 QUERY, ANSWER = "my screen is frozen", "display"
 OTHERS: Final = ("black screen", "screen frozen after lunch", "frozen laptop")
-_RULE: Final = OnlineRule(rate=50.0, l1=0.0, pairs=1024, step=1.0, weight=1.0)  # as of the service
 _ROUNDS: Final = 10
 
 
@@ -39,7 +38,7 @@ def moved_to_top(index: Index, query: str, doc_id: str) -> TextModel:
     ids = [hit.doc_id for hit in index.search(query, len(index), cutoff=False)]
     passed = ids[: ids.index(doc_id)]
     D = model.docs({one: index.text(one) for one in (doc_id, *passed)})
-    learner = OnlineLearner(model.weights, _RULE)
+    learner = OnlineLearner(model.weights)
     n = len(passed)
     learner.learn(
         model.queries([query]), Preferences([0] * n * _ROUNDS, [0] * n * _ROUNDS, [*range(1, n + 1)] * _ROUNDS), D

@@ -4,10 +4,9 @@ A step for a query q, a better document b and a worse one w changes W along ``X 
 b ahead of w. With ``gap = target - margin``, the step adds ``min(gap, reach * target)`` to the margin, and nothing
 where the gap is not above 0. A step may be confined to its largest pairs and to a Euclidean length.
 
-A table is ``(keys int64, levels float64)``, both (n_slots,), a power of two: open addressing with linear probing. A key
-is ``i * n_doc_terms + j``, FREE where there is none. Levels hold owed shrinkage as in ``sparse.py``: with ``cum``
-the shrinkage handed out so far, a weight w is kept as ``sign(w) (|w| + cum)``. Sums are taken in their order, so that a
-preference gives the same bits alone and in any portion of many.
+A table is ``(keys int64, weights float64)``, both (n_slots,), a power of two: open addressing with linear probing. A
+key is ``i * n_doc_terms + j``, FREE where there is none. Sums are taken in their order, so that a preference gives the
+same bits alone and in any portion of many.
 """
 
 import numpy as np
@@ -16,7 +15,6 @@ from tercet.kernels.compiler import IN_ORDER, kernel
 from tercet.kernels.rows import difference
 
 FREE = np.int64(-1)
-CUM, PENDING, L1, EVERY = 0, 1, 2, 3  # of ``shrinkage``
 PAIRS, LENGTH, LARGEST = 0, 1, 2  # of ``bounds``, each 0 where there is none
 
 
@@ -41,24 +39,21 @@ def slot_of(keys, key):
 
 
 @in_order
-def weight_in(table, slot, cum):
+def weight_in(table, slot):
     """The weight in a slot, 0 in a free one."""
-    if table[0][slot] == FREE:
-        return 0.0
-    level = table[1][slot]
-    return max(level - cum, 0.0) + min(level + cum, 0.0)
+    return 0.0 if table[0][slot] == FREE else table[1][slot]
 
 
 @in_order
-def fill_table(table, keys, levels):
-    """Put distinct keys with their levels into an empty table."""
+def fill_table(table, keys, weights):
+    """Put distinct keys with their weights into an empty table."""
     for k in range(keys.size):
         slot = slot_of(table[0], keys[k])
-        table[0][slot], table[1][slot] = keys[k], levels[k]
+        table[0][slot], table[1][slot] = keys[k], weights[k]
 
 
 @in_order
-def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum, slots):
+def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, slots):
     """``q' W x`` for the sparse x (cols, vals, n); ``slots`` (int64) get those of its pairs, by rising key."""
     total = 0.0
     for a in range(q_terms.size):
@@ -66,7 +61,7 @@ def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum, slots):
         for j in range(n):
             slot = slot_of(table[0], np.int64(q_terms[a]) * n_doc_terms + cols[j])
             slots[a * n + j] = slot
-            expanded += weight_in(table, slot, cum) * vals[j]
+            expanded += weight_in(table, slot) * vals[j]
         total += q_values[a] * expanded
     return total
 
@@ -114,39 +109,37 @@ def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, b
 
 
 @in_order
-def put_weight(table, slot, key, weight, largest, cum):
+def put_weight(table, slot, key, weight, largest):
     """Write a weight, kept within ``largest``; returns whether the pair is new."""
     if largest > 0:
         weight = max(-largest, min(largest, weight))
     is_new = table[0][slot] == FREE
-    table[0][slot], table[1][slot] = key, weight + np.copysign(cum, weight)
+    table[0][slot], table[1][slot] = key, weight
     return is_new
 
 
 @in_order
-def add_step(table, keys, change, slots, share, largest, cum):
-    """Add a share of a step, with weights limited to ``largest``; return the number of new pairs.
+def add_step(table, keys, change, slots, largest):
+    """Add a step, with weights limited to ``largest``; return the number of new pairs.
 
     ``slots`` are the slots of its pairs from `margin_of`; free slots must exist.
     """
     n_new = 0
     for k in range(keys.size):
         slot = probed(table[0], keys[k], slots[k])  # a free one may have been taken by a pair before it
-        n_new += put_weight(table, slot, keys[k], weight_in(table, slot, cum) + share * change[k], largest, cum)
+        n_new += put_weight(table, slot, keys[k], weight_in(table, slot) + change[k], largest)
     return n_new
 
 
 @in_order
-def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_step, bounds, scratch, tally):
+def online_advance(table, n_used, Q, D, n_doc_terms, chunk, bounds, scratch, tally):
     """Steps over preferences until all are done or the table is half full; returns steps done and slots used.
 
-    ``chunk`` is (query, better, worse int32, base, target, reach, length float64), one of each per preference: the
-    margin of weights that stay, and what a step hands out as shrinkage. ``shrinkage`` is (cum, pending, l1, T): lengths
-    of steps since the last shrinkage are pending, and every T steps ``l1`` times their sum is handed out. ``scratch``
-    is (cols int32, vals float32, keys int64, change float64, slots int64), with room for two documents, and for all
-    pairs with a query. ``tally`` gets the violations and the sum of their gaps.
+    ``chunk`` is (query, better, worse int32, base, target, reach float64), one of each per preference; ``base`` is the
+    margin of constant weights. ``scratch`` is (cols int32, vals float32, keys int64, change float64, slots int64), with
+    room for two documents, and for all pairs with a query. ``tally`` gets the violations and the sum of their gaps.
     """
-    query, better, worse, base, target, reach, length = chunk
+    query, better, worse, base, target, reach = chunk
     cols, vals, step_keys, step_change, slots = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
@@ -154,9 +147,9 @@ def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_ste
         n = difference(D, better[s], worse[s], cols, vals)
         if 2 * (n_used + (hi - lo) * n) > table[0].size:
             return s, n_used
-        q_terms, q_values, cum = q_indices[lo:hi], q_data[lo:hi], shrinkage[CUM]
-        gap = target[s] - base[s] - margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum, slots)
-        if not gap <= 0 and length[s] > 0:
+        q_terms, q_values = q_indices[lo:hi], q_data[lo:hi]
+        gap = target[s] - base[s] - margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, slots)
+        if not gap <= 0 and n > 0 and hi > lo:
             tally[0] += 1
             tally[1] += gap
             m = propose(
@@ -174,9 +167,5 @@ def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_ste
                 step_change,
                 slots,
             )
-            n_used += add_step(table, step_keys[:m], step_change[:m], slots, 1.0, bounds[LARGEST], cum)
-        shrinkage[PENDING] += length[s]
-        if (first_step + s + 1) % int(shrinkage[EVERY]) == 0:
-            shrinkage[CUM] += shrinkage[L1] * shrinkage[PENDING]
-            shrinkage[PENDING] = 0.0
+            n_used += add_step(table, step_keys[:m], step_change[:m], slots, bounds[LARGEST])
     return query.size, n_used

@@ -22,10 +22,9 @@ from tercet.learn.starts import (
     GivenStart,
     LabelledRows,
     Rare,
-    check_start,
     class_scores,
-    directions_of_translations,
     for_cosine,
+    labelled_rows,
     latent_directions,
     normal_factors,
     rare_words,
@@ -200,18 +199,16 @@ class LowRankRanker(SgdRanker):
     identity_weight : float
         w. Scores of unit-length texts lie below 1, therefore a margin of 1 forces large factors. A weight of 5 to 10
         keeps more of word matching and is safer with few preferences.
-    start : {"random", "lsi", "classes", "parallel"}
+    start : {"random", "lsi", "classes"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
         singular values over the largest: latent semantic indexing, which relates words without any preference. Costs
         one randomized decomposition of D.
 
         ``"classes"`` is for texts with labels: ridge regression of the classes gives each word a score for each class,
         and U'V is the inner product of the class scores of two texts. The width is the number of classes, at most
-        ``n_components``. The classes come from the source (``SampledSource.from_labels``) or ``fit(…, labels=)``.
+        ``n_components``. The source has the classes (``SampledSource.from_labels``).
 
-        Two vocabularies start from ``fit(…, translations=)``, texts with the same meaning, as in
-        ``LSIRanker.fit_parallel``: ``"parallel"`` takes the common directions of translations (cross-language LSI). Its
-        scores are cosines of latent vectors: ``normalise`` is then ``"latent"`` and ``diagonal`` None.
+        Two vocabularies start from the weights of ``LSIRanker.fit_parallel`` by ``fit(…, start=)``.
     normalise : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts are scaled to U'q and V'd of length 1. Needs
         ``diagonal=None``; a start from LSI is then LSI, with unweighted directions. Cosines lie below 1: use a small
@@ -246,7 +243,7 @@ class LowRankRanker(SgdRanker):
     tied: bool = False
     diagonal: Literal["identity", "learned"] | None = "identity"
     identity_weight: NotNegative = 1.0
-    start: Literal["random", "lsi", "classes", "parallel"] = "random"
+    start: Literal["random", "lsi", "classes"] = "random"
     spread: Positive = 0.1
     scale_documents: bool = False
     n_frequent: Count | None = None
@@ -305,86 +302,63 @@ class LowRankRanker(SgdRanker):
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
         *,
-        translations: Any = None,
-        labels: Any = None,
         start: Weights | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
 
         Parameters
         ----------
-        translations : integer pairs (n, 2), optional
-            Rows of Q and of D with the same meaning, such as a text and its translation, for ``start="parallel"``.
-        labels : optional
-            The class of each row of D, for ``start="classes"``; not needed with a source that draws from labels.
         start : Weights, optional
             Start from these weights in place of the parameter ``start``: weights of any ranker with one low-rank part,
             and at most a diagonal. The first scores are the scores of these weights.
         """
         queries, docs, source = self._checked(Q, prefs, D)
-        check_start(self.start, translations, start, labels)
-        labelled = None
-        if self.start == "classes" and start is None:
-            labelled = LabelledRows.known(labels, source, docs.shape[0])
-        self._train(
-            self._start(queries, docs, translations, start, labelled), queries, docs, source, validation, callbacks
-        )
+        labelled = labelled_rows(source, docs.shape[0]) if self.start == "classes" and start is None else None
+        self._train(self._start(queries, docs, start, labelled), queries, docs, source, validation, callbacks)
         return self
-
-    @property
-    def _cosine(self) -> bool:
-        return self.normalise == "latent" or self.start == "parallel"
 
     def _start(
         self,
         Q: sparse.csr_array,
         D: sparse.csr_array,
-        translations: Any = None,
         given: Weights | None = None,
         labelled: LabelledRows | None = None,
     ) -> LowRankState:
-        check_start(self.start, translations, given)
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
         if self.n_frequent is not None:
             rare_d = rare_words(D, self.n_frequent)
-            rare = (rare_d if n == m and translations is None else rare_words(Q, self.n_frequent)), rare_d
+            rare = (rare_d if n == m else rare_words(Q, self.n_frequent)), rare_d
         if given is not None:
             return self._state_of(GivenStart.from_weights(given), (n, m), rare)
-        self._check_together(self._cosine)
-        if translations is not None and self.tied:
-            raise ParameterError(f"start={self.start!r} is of two vocabularies, and tied=True needs one")
-        diagonal = None if translations is not None else self.diagonal
-        if n != m and (self.tied or diagonal is not None or self.start in ("lsi", "classes")):
-            what = "tied=True" if self.tied else f"diagonal={diagonal!r}"
-            what = what if self.tied or diagonal is not None else f"start={self.start!r}"
+        cosine = self.normalise == "latent"
+        self._check_together(cosine)
+        if n != m and (self.tied or self.diagonal is not None or self.start in ("lsi", "classes")):
+            what = "tied=True" if self.tied else f"diagonal={self.diagonal!r}"
+            what = what if self.tied or self.diagonal is not None else f"start={self.start!r}"
             raise InputError(
                 f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
-                "start='random', or start='parallel' where there are translations"
+                "start='random', or the weights of LSIRanker.fit_parallel as the start of fit"
             )
-        if translations is not None:
-            factors = directions_of_translations(Q, D, translations, self.n_components, self.random_state, rare)
-            U, V = for_cosine(factors)
-        elif self.start == "lsi":
-            keep = None if rare is None else rare[1] == 0
+        keep = None if rare is None else rare[1] == 0
+        if self.start == "lsi":
             U = self._lsi_factors(*latent_directions(D, self.n_components, self.random_state, keep))
             V = U if self.tied else U.copy()
-            if self._cosine:
+            if cosine:
                 U, V = for_cosine((U, V))
         elif self.start == "classes":
             if labelled is None:
                 raise ParameterError("start='classes' is where fit starts; other ways to learn know of no classes")
-            keep = None if rare is None else rare[1] == 0
             U = class_scores(D, labelled, self.n_components, self.random_state, keep)
             V = U if self.tied else U.copy()
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
-        offset = np.full(n if diagonal is not None else 0, self.identity_weight, dtype=np.float32)
-        return self._state_with(U, V, offset, self._cosine, rare)
+        offset = np.full(n if self.diagonal is not None else 0, self.identity_weight, dtype=np.float32)
+        return self._state_with(U, V, offset, cosine, rare)
 
     def _state_of(self, given: GivenStart, shape: tuple[int, int], rare: Rare | None) -> LowRankState:
         """Return the state with the scores of given weights."""
-        cosine = given.cosine or self._cosine
+        cosine = given.cosine or self.normalise == "latent"
         self._check_together(cosine)
         U, V = given.factors(self.n_components, shape, self.tied)
         if cosine:
@@ -407,7 +381,7 @@ class LowRankRanker(SgdRanker):
         if not self.learn_documents and (cosine or self.tied):
             what = "tied=True" if self.tied else "normalise='latent'"
             if cosine and self.normalise is None:
-                what = f"start={self.start!r}" if self.start == "parallel" else "a start whose scores are cosines"
+                what = "a start whose scores are cosines"
             raise ParameterError(f"learn_documents=False leaves V as it is; it cannot be had with {what}")
 
     def _state_with(

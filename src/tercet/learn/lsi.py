@@ -28,7 +28,6 @@ from tercet.weights import Identity, LowRank, Part, Weights
 N_COMPONENTS = (50, 100, 200, 500, 750, 1000)
 ALPHAS = tuple(step / 20 for step in range(21))
 
-RIDGE_PENALTIES = np.geomspace(1e-3, 10.0, 9)  # over the mean eigenvalue
 
 _EXACT_UP_TO = 6000  # texts or words, whichever are fewer
 _PREFERENCES_AT_ONCE = 1024
@@ -269,35 +268,6 @@ def checked_translations(translations: Any, n_queries: int, n_docs: int) -> NDAr
             f"translations[{first}] is {tuple(pairs[first].tolist())}; there are {n_queries} and {n_docs} rows"
         )
     return pairs.astype(np.int64)
-
-
-def mapped_to(
-    A: NDArray[np.float32],
-    B: NDArray[np.float32],
-    queries: sparse.csr_array,
-    docs: sparse.csr_array,
-    translations: NDArray[np.int64],
-) -> NDArray[np.float32]:
-    """Return ``B M``: M maps latent vectors of documents to latent vectors of translations by ridge regression."""
-    X = _unit_rows(queries[translations[:, 0]].astype(np.float64) @ A.astype(np.float64))
-    Y = _unit_rows(docs[translations[:, 1]].astype(np.float64) @ B.astype(np.float64))
-    return (B @ ridge_map(Y, X)).astype(np.float32)
-
-
-def ridge_map(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the M of least ``|XM - Y|² + l2 |M|²``, with the l2 of least squared error when each row is left out.
-
-    Penalties are multiples of the mean eigenvalue of X'X.
-    """
-    from sklearn.linear_model import RidgeCV  # few fits need the map, and the import is slow
-
-    mean = float(np.square(X).sum()) / X.shape[1] or 1.0
-    return np.atleast_2d(RidgeCV(RIDGE_PENALTIES * mean, fit_intercept=False).fit(X, Y).coef_).T
-
-
-def _unit_rows(latent: NDArray[np.float64]) -> NDArray[np.float64]:
-    length = np.linalg.norm(latent, axis=1, keepdims=True)
-    return np.divide(latent, length, out=np.zeros_like(latent), where=length > 0)
 
 
 def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -37,8 +37,6 @@ from tercet.learn.starts import (
     Factors,
     GivenStart,
     Rare,
-    check_start,
-    directions_of_translations,
     for_cosine,
     normal_factors,
     rare_words,
@@ -235,9 +233,6 @@ class MultiTaskRanker(SgdRanker):
     shared : {"both", "documents"}
         Factors of the second task's query words: their factors in documents, ``V_E'V_E``, or separate factors,
         ``U_E'V_E``.
-    start : {"random", "parallel"}
-        Normal factors, or factors from translations, as in ``LowRankRanker``. With ``shared="documents"`` query words
-        of the second task start with their factors in documents.
     n_components, spread, normalise : see ``LowRankRanker``; ``"latent"`` applies to all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; query words of the first task are counted in its queries, all other words in the
@@ -260,13 +255,12 @@ class MultiTaskRanker(SgdRanker):
     n_components: Count = 100
     spread: Positive = 0.1
     n_frequent: Count | None = None
-    start: Literal["random", "parallel"] = "random"
     normalise: Literal["latent"] | None = None
     rate: Positive = 0.1
     schedule: Schedule = "constant"
 
     _state_class = MultiTaskState
-    _added_parameters: ClassVar[dict[str, Any]] = {"start": "random", "normalise": None}
+    _added_parameters: ClassVar[dict[str, Any]] = {"normalise": None}
 
     def fit(
         self,
@@ -279,7 +273,6 @@ class MultiTaskRanker(SgdRanker):
         second: SecondTask | None = None,
         third: ThirdTask | None = None,
         reverse: Preferences | Source | None = None,
-        translations: Any = None,
         start: Weights | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
@@ -297,11 +290,13 @@ class MultiTaskRanker(SgdRanker):
         reverse : Preferences or Source
             The reversed first task: a row of D is the query, rows of Q are better and worse. Needs ``shared="both"``. A
             ``HardSource`` ranks the rows of Q for rows of D.
-        translations, start : see ``LowRankRanker.fit``; given weights belong to the first task
+        start : Weights, optional
+            Start from these weights of the first task, such as those of ``LSIRanker.fit_parallel``. With
+            ``shared="documents"`` query words of the second task start with their factors in documents.
         """
         queries, docs, source = self._checked(Q, prefs, D)
         joined = self._joined(queries, docs, source, second, third, reverse)
-        self._train(self._start(queries, docs, translations, start), *joined, validation, callbacks)
+        self._train(self._start(queries, docs, start), *joined, validation, callbacks)
         return self
 
     def partial_fit(
@@ -393,10 +388,7 @@ class MultiTaskRanker(SgdRanker):
         together = TakingTurns(tasks, float(self.margin)) if len(tasks) > 1 else source
         return _placed(queries, n + m), _placed(docs, n + m) if self.shared == "both" else D, together
 
-    def _start(
-        self, Q: sparse.csr_array, D: sparse.csr_array, translations: Any = None, given: Weights | None = None
-    ) -> MultiTaskState:
-        check_start(self.start, translations, given)
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array, given: Weights | None = None) -> MultiTaskState:
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
         if self.n_frequent is not None:
@@ -404,9 +396,6 @@ class MultiTaskRanker(SgdRanker):
         if given is not None:
             known = GivenStart.from_weights(given)
             return self._state_with(self._given_factors(known, (n, m)), known.cosine, rare)
-        if translations is not None:
-            factors = directions_of_translations(Q, D, translations, self.n_components, self.random_state, rare)
-            return self._state_with(factors, True, rare)
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)
         return self._state_of(U, V, n, False, rare)
@@ -425,7 +414,7 @@ class MultiTaskRanker(SgdRanker):
     def _state_of(
         self, U: NDArray[np.float32], V: NDArray[np.float32], n_first: int, cosine: bool, rare: Rare | None
     ) -> MultiTaskState:
-        cosine = cosine or self.normalise == "latent" or self.start == "parallel"
+        cosine = cosine or self.normalise == "latent"
         nothing = np.empty(0, dtype=np.float32)
         state = MultiTaskState(
             U, V, nothing, learn_diagonal=False, scale_documents=False, n_first=n_first, cosine=cosine

@@ -1,4 +1,4 @@
-"""Starts of low rank: random factors, latent directions of documents or translations, class scores, other weights."""
+"""Starts of low rank: random factors, latent directions of documents, class scores, other weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from sklearn.utils.extmath import randomized_svd
 from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import TermPairRanker
-from tercet.learn.lsi import checked_translations, common_directions
 from tercet.learn.matrices import by_document_frequency
 from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
@@ -70,28 +69,24 @@ def shared_arguments(rankers: Iterable[TermPairRanker], D: sparse.csr_array) -> 
 
 
 class LabelledRows(NamedTuple):
-    """Documents whose class is known: their rows, and the number of the class of each."""
+    """Documents with a known class: their rows, and the number of the class of each."""
 
     rows: NDArray[np.int64]
     classes: NDArray[np.int64]
 
-    @classmethod
-    def known(cls, labels: Any, source: Source, n_docs: int) -> LabelledRows:
-        """Return the rows and classes of labels, one per document; without labels, those of the source."""
-        while isinstance(source, OffsetSource):
-            source = source.source
-        if labels is None and isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler):
-            sampler = source.sampler
-        elif labels is None:
-            raise ParameterError(
-                "start='classes' needs the classes of documents: preferences drawn by SampledSource.from_labels, or "
-                "fit(…, labels=one for each row of D)"
-            )
-        else:
-            sampler = LabelSampler(labels)
-        if sampler.classes.size != n_docs:
-            raise InputError(f"there are {sampler.classes.size} labels and {n_docs} documents; each document has one")
-        return cls(sampler.rows, sampler.classes[sampler.rows])
+
+def labelled_rows(source: Source, n_docs: int) -> LabelledRows:
+    """Return the rows and classes of the documents of a source that draws from labels."""
+    while isinstance(source, OffsetSource):
+        source = source.source
+    if not (isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler)):
+        raise ParameterError(
+            "start='classes' needs the classes of documents: preferences drawn by SampledSource.from_labels"
+        )
+    sampler = source.sampler
+    if sampler.classes.size != n_docs:
+        raise InputError(f"there are {sampler.classes.size} labels and {n_docs} documents; each document has one")
+    return LabelledRows(sampler.rows, sampler.classes[sampler.rows])
 
 
 def class_scores(
@@ -124,27 +119,6 @@ def class_scores(
     return np.ascontiguousarray((B * np.sqrt(CLASS_SCALE)).astype(np.float32))
 
 
-def directions_of_translations(
-    Q: sparse.csr_array, D: sparse.csr_array, translations: Any, n_components: int, seed: int, rare: Rare | None
-) -> Factors:
-    """Return the factors of ``LSIRanker.fit_parallel``: directions of translations side by side."""
-    pairs = checked_translations(translations, Q.shape[0], D.shape[0])
-    rows = Q[pairs[:, 0]], D[pairs[:, 1]]
-    if rare is not None:
-        rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
-    U, V = common_directions(*rows, n_components, seed)
-    if V.shape[1] < n_components:
-        raise InputError(
-            f"start='parallel' finds {V.shape[1]} directions in these translations; n_components is {n_components}"
-        )
-    return U, V
-
-
-def _without(texts: sparse.csr_array, words: NDArray[np.uint8]) -> sparse.csr_array:
-    """Texts without the words that are marked."""
-    return sparse.csr_array((texts.data * (words[texts.indices] == 0), texts.indices, texts.indptr), texts.shape)
-
-
 def rare_words(texts: sparse.csr_array, n_frequent: int) -> NDArray[np.uint8]:
     """1 for each word that is not among the n in most texts; ties by column."""
     rare = np.zeros(texts.shape[1], dtype=np.uint8)
@@ -162,21 +136,6 @@ def for_cosine(factors: Factors) -> Factors:
     scale = np.float32(np.sqrt(COSINE_SQUARE / square)) if square else np.float32(1)
     scaled = U * scale
     return scaled, scaled if U is V else V * scale
-
-
-def check_start(start: str, translations: Any, given: Weights | None, labels: Any = None) -> None:
-    """Refuse translations or labels for other starts, and ``start="parallel"`` without translations."""
-    if given is not None and not isinstance(given, Weights):
-        raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
-    if translations is not None and (given is not None or start != "parallel"):
-        summary = repr(start) if given is None else "weights"
-        raise ParameterError(f"translations are for start='parallel'; got {summary}")
-    if labels is not None and (given is not None or start != "classes"):
-        raise ParameterError(f"labels are for start='classes'; got {repr(start) if given is None else 'weights'}")
-    if translations is None and given is None and start == "parallel":
-        raise ParameterError(
-            f"start={start!r} needs translations: fit(…, translations=pairs of a row of Q and a row of D)"
-        )
 
 
 @dataclass(frozen=True)
@@ -199,6 +158,10 @@ class GivenStart:
     @classmethod
     def from_weights(cls, weights: Weights) -> GivenStart:
         """Return the start with the scores of these weights: one low-rank part, and at most a diagonal."""
+        if not isinstance(weights, Weights):
+            raise InputError(
+                f"start must be Weights, such as the weights_ of a fitted ranker; got {type(weights).__name__}"
+            )
         latent = [part for part in weights.parts if isinstance(part, LowRank)]
         offset = [part for part in weights.parts if isinstance(part, Identity | Diagonal)]
         if len(latent) != 1 or len(latent) + len(offset) != len(weights.parts):

@@ -24,7 +24,7 @@ from tercet.serve.taught import TaughtStore
 
 _log = logging.getLogger(__name__)
 
-RULE: Final = OnlineRule(rate=50.0, l1=0.0, pairs=1024, step=1.0, weight=1.0)
+RULE: Final = OnlineRule()
 MOST_PAIRS: Final = 10_000_000  # taught pairs of words
 _MOVE_MARGIN: Final = 0.1  # share of the usual margin: a moved document has to fit between two others
 _MOVE_ROUNDS: Final = 10  # passes over the pairs of a move
@@ -42,7 +42,7 @@ class Overlay:
     def __init__(self, base: Served, store: str, rule: OnlineRule = RULE) -> None:
         self.base = base
         self._model, self._docs = text_model(base.base), set[str]()
-        self._learner = OnlineLearner(self._model.weights, rule, max_memory=None, n_words=self._model.n_words)
+        self._learner = OnlineLearner(self._model.weights, rule, n_words=self._model.n_words)
         self._memory = self._model.memory
         self._best_scores: list[float] = []
         self._first = max((rows.number for rows in self._model.taught if rows.store == store), default=0) + 1
