@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, MemoryLimitError
-from tercet.weights import Dense, Diagonal, Hashed, Identity, LowRank, Mapped, Sparse, Weights, survey
+from tercet.weights import Dense, Diagonal, Hashed, Identity, LowRank, Mapped, Sparse, Weights
 
 
 def dense_of(part) -> np.ndarray:
@@ -64,8 +64,10 @@ def test_views_together_are_all_of_w(kinds, seed, m):
         plain = part.plain()
         assert plain.kind in ("identity", "diagonal", "sparse", "dense", "lowrank")
         np.testing.assert_allclose(dense_of(plain), dense_of(part), atol=1e-5)
-    if survey.is_sparse(weights):
-        assert survey.n_entries(weights) == pytest.approx(np.count_nonzero(W), abs=3)
+    if all(part.is_sparse for part in weights.parts):
+        assert weights.density * W.size == pytest.approx(np.count_nonzero(W), abs=3)
+    else:
+        assert weights.density == 1.0
 
 
 def test_a_mapped_part_keeps_its_document_scale_when_made_plain(rng):
@@ -90,9 +92,9 @@ def test_a_matrix_that_would_not_fit_is_refused_with_its_size():
     assert not wide.is_sparse
     with pytest.raises(MemoryLimitError, match="may have 400,000,000 entries as a matrix; 100,000,000 are allowed"):
         _ = Weights([wide]).sparse
-    assert not survey.is_sparse(Weights([wide]))
+    assert Weights([wide]).density == 1.0
     narrow = Mapped(A=all_to_one[:, :50], B=all_to_one[:, :50], part=Identity(n_terms=1))
-    assert survey.is_sparse(Weights([narrow]))
+    assert narrow.is_sparse
     assert Weights([narrow]).sparse.nnz == 2500
 
 

@@ -23,7 +23,6 @@ from tercet.report.value import EvidenceResult
 from tercet.text import Analyzer, Vectorizer
 from tercet.text.fielded import FieldedVectorizer
 from tercet.weights import Weights
-from tercet.weights.survey import is_sparse, n_entries
 
 APPENDED: Final = "past queries appended"
 POSTERIORS: Final = "posteriors of logistic regression"
@@ -250,10 +249,9 @@ def _past(model: TextModel) -> tuple[tuple[str, str, float], ...]:
 def _size(weights: Weights) -> Size:
     n, m = weights.shape
     _, arrays = weights.to_state()
-    density = n_entries(weights) / (n * m) if is_sparse(weights) else 1.0
     parts = " + ".join(f"{part.scale:g} · {type(part).__name__}" for part in weights.parts)
     n_bytes = sum(array.nbytes for array in arrays.values())
-    return Size(n, m, parts, weights.n_stored, n_bytes, float(density))
+    return Size(n, m, parts, weights.n_stored, n_bytes, weights.density)
 
 
 def _clean(text: str) -> str:

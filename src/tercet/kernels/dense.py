@@ -1,4 +1,7 @@
-"""Margin rank loss on a dense W (Chen et al. 2010, equation 4; Bai et al. 2010, section 2.3.1)."""
+"""Margin rank loss on a dense W (Chen et al. 2010, equation 4; Bai et al. 2010, equation 8).
+
+The step size is η_t of Chen et al. and λ of Bai et al.
+"""
 
 import numpy as np
 
@@ -55,12 +58,12 @@ def dense_advance(W, own, Q, D, chunk, scratch, tally):
         m = line_starts(cols, n, starts)
         lo, hi = Q.indptr[chunk.query[s]], Q.indptr[chunk.query[s] + 1]
         words, q_vals = Q.indices[lo:hi], Q.data[lo:hi]
-        z = weighted_sum(W, words, q_vals, cols[:n], vals[:n], starts, m)
+        z = weighted_sum(W, words, q_vals, cols[:n], vals[:n], starts, m)  # q'W(d+ - d-)
         if violates(z, chunk.margin[s], tally):
             for a in range(words.size):
                 row = W[words[a]]
                 e = chunk.step_size[s] * q_vals[a]
-                for j in range(n):
+                for j in range(n):  # W += λ q (d+ - d-)'
                     row[cols[j]] += e * vals[j]
                 if own.size:
                     row[own[words[a]]] = 0

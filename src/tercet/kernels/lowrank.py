@@ -1,4 +1,7 @@
-"""Margin rank loss on ``W = U'V + diag(w)`` (Bai et al. 2010, sections 2.2.1 and 2.3.2)."""
+"""Margin rank loss on ``W = U'V + diag(w)`` (Bai et al. 2010, equation 4 and section 2.3.2).
+
+The paper's symbols: ``step_size`` is λ, d+ and d- are the better and the worse document.
+"""
 
 import numpy as np
 
@@ -35,25 +38,9 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, Q, D, chunk, scratch, 
     for s in range(chunk.query.size):
         n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
         lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
-        uq[:] = 0
-        for a in range(lo, hi):
-            if a + AHEAD < hi:
-                prefetch_row(U, q_indices[a + AHEAD])
-            if rare_q.size and rare_q[q_indices[a]]:
-                continue
-            row, x = U[q_indices[a]], q_data[a]
-            for k in range(width):
-                uq[k] += x * row[k]
-        vd[:] = 0
-        for j in range(n):
-            if j + AHEAD < n:
-                prefetch_row(V, cols[j + AHEAD])
-            if rare_d.size and rare_d[cols[j]]:
-                continue
-            row, x = V[cols[j]], vals[j]
-            for k in range(width):
-                vd[k] += x * row[k]
-        z = np.float32(0)
+        _latent(U, rare_q, q_indices, q_data, lo, hi, uq)
+        _latent(V, rare_d, cols, vals, 0, n, vd)
+        z = np.float32(0)  # f(q, d+) - f(q, d-), equation 4
         for k in range(width):
             z += uq[k] * vd[k]
         m = 0
@@ -61,24 +48,10 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, Q, D, chunk, scratch, 
             m = product(Q, chunk.query[s], cols, vals, n, shared_cols, shared_vals)
         for i in range(m):
             z += diagonal[shared_cols[i]] * shared_vals[i]
-        if violates(z, chunk.margin[s], tally):
+        if violates(z, chunk.margin[s], tally):  # equation 8
             e = chunk.step_size[s]
-            for a in range(lo, hi):
-                if a + AHEAD < hi:
-                    prefetch_row(U, q_indices[a + AHEAD])
-                if rare_q.size and rare_q[q_indices[a]]:
-                    continue
-                row, x = U[q_indices[a]], e * q_data[a]
-                for k in range(width):
-                    row[k] += x * vd[k]
-            for j in range(n):
-                if j + AHEAD < n:
-                    prefetch_row(V, cols[j + AHEAD])
-                if rare_d.size and rare_d[cols[j]]:
-                    continue
-                row, x = V[cols[j]], e * vals[j]
-                for k in range(width):
-                    row[k] += x * uq[k]
+            _add_to_words(U, rare_q, q_indices, q_data, lo, hi, e, vd)  # U += λ V (d+ - d-) q'
+            _add_to_words(V, rare_d, cols, vals, 0, n, e, uq)  # V += λ U q (d+ - d-)'
             if learn_diagonal:
                 for i in range(m):
                     diagonal[shared_cols[i]] += e * shared_vals[i]
@@ -112,9 +85,7 @@ def queries_advance(U, latent, positions, diagonal, learn_diagonal, rare_q, Q, D
             z += diagonal[shared_cols[i]] * shared_vals[i]
         if violates(z, chunk.margin[s], tally):
             e = chunk.step_size[s]
-            for k in range(width):
-                vd[k] *= e
-            _add_to_words(U, rare_q, q_indices, q_data, lo, hi, vd)
+            _add_to_words(U, rare_q, q_indices, q_data, lo, hi, e, vd)  # U += λ V (d+ - d-) q'
             if learn_diagonal:
                 for i in range(m):
                     diagonal[shared_cols[i]] += e * shared_vals[i]
@@ -152,9 +123,9 @@ def cosine_advance(U, V, rare, Q, D, chunk, latent, tally):
                 grad_u[k] = e_q * (b[k] - w[k] - (cos_b - cos_w) * u[k])
                 grad_b[k] = e_b * (u[k] - cos_b * b[k])
                 grad_w[k] = e_w * (cos_w * w[k] - u[k])
-            _add_to_words(U, rare_q, q_indices, q_data, q_indptr[q], q_indptr[q + 1], grad_u)
-            _add_to_words(V, rare_d, d_indices, d_data, d_indptr[better], d_indptr[better + 1], grad_b)
-            _add_to_words(V, rare_d, d_indices, d_data, d_indptr[worse], d_indptr[worse + 1], grad_w)
+            _add_to_words(U, rare_q, q_indices, q_data, q_indptr[q], q_indptr[q + 1], np.float32(1), grad_u)
+            _add_to_words(V, rare_d, d_indices, d_data, d_indptr[better], d_indptr[better + 1], np.float32(1), grad_b)
+            _add_to_words(V, rare_d, d_indices, d_data, d_indptr[worse], d_indptr[worse + 1], np.float32(1), grad_w)
 
 
 @helper
@@ -186,10 +157,13 @@ def _unit_latent(factors, rare, indices, data, start, stop, latent):
 
 
 @helper
-def _add_to_words(factors, rare, indices, data, start, stop, change):
+def _add_to_words(factors, rare, indices, data, start, stop, rate, change):
+    """Add ``rate * x * change`` to the factors of each word of a text, x its value."""
     for a in range(start, stop):
+        if a + AHEAD < stop:
+            prefetch_row(factors, indices[a + AHEAD])
         if rare.size and rare[indices[a]]:
             continue
-        row, x = factors[indices[a]], data[a]
+        row, x = factors[indices[a]], rate * data[a]
         for k in range(change.size):
             row[k] += x * change[k]

@@ -45,7 +45,7 @@ def support_advance(values, columns, indptr, delta, Q, D, chunk, scratch, tally)
                 first, last = indptr[q_indices[a]], indptr[q_indices[a] + 1]
                 row, where = values[0, first:last], columns[0, first:last]
                 e = chunk.step_size[s] * q_data[a]
-                for k in range(row.size):
+                for k in range(row.size):  # W += η_t q (d+ - d-)' within the support
                     row[k] += e * delta[where[k]]
         for j in range(n):
             delta[cols[j]] = 0

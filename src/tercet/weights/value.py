@@ -276,6 +276,17 @@ class Weights:
         )
         return sum(part.n_stored for part in self.parts) - repeated
 
+    @property
+    def density(self) -> float:
+        """Share of the entries of W other than zero; 1 with a part that is no sparse matrix."""
+        if not all(part.is_sparse for part in self.parts):
+            return 1.0
+        W = sparse.csr_array(self.shape, dtype=np.float32) if self.sparse is None else self.sparse
+        if self.identity or self.diagonal is not None:
+            own = np.full(self.shape[0], self.identity) + (0.0 if self.diagonal is None else self.diagonal)
+            W = sparse.csr_array(W + sparse.diags_array(own), dtype=np.float32)
+        return float(np.count_nonzero(W.data)) / (self.shape[0] * self.shape[1])
+
     # -- combining ----------------------------------------------------------------------------------------------
 
     def __mul__(self, factor: float) -> Weights:
