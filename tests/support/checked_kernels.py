@@ -202,18 +202,6 @@ def sparse_weights(rng: np.random.Generator, folder: Path) -> None:
     tc.DenseRanker(rate=1.0).fit(X, prefs).thin(0.1, X, prefs)
 
 
-def rounds(rng: np.random.Generator, folder: Path) -> None:
-    X = random_texts(rng, 40, 100, density=0.05)
-    prefs = random_preferences(rng, 600, 40, 40)
-    for ranker in (
-        tc.SparseRanker(rate=2.0, l1=0.02, refit=False),
-        tc.LowRankRanker(n_components=3),
-        tc.DiagonalRanker(),
-    ):
-        with tc.Cluster("here:3", steps_per_round=50):
-            ranker.fit(X, prefs)
-
-
 def feature_rankers(rng: np.random.Generator, folder: Path) -> None:
     for is_sparse in (False, True):
         data = made_up(int(rng.integers(100)), n_queries=8, is_sparse=is_sparse)
@@ -273,7 +261,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "rows": learners("DiagonalRanker"),
     },
     "sparse": {
-        "mixing": rounds,
         "online": online_steps,
         "sparse": sparse_weights,
     },
