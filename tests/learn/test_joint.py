@@ -8,10 +8,9 @@ from scipy import sparse
 
 from oracles import joint_sgd
 from tercet import Preferences
-from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn import Checkpoint, DenseRanker, DiagonalRanker, LowRankRanker, SparseRanker
-from tercet.learn.joint import JointRanker, JointState, joined, taken_apart, words_of
-from tercet.learn.sources import ArraySource
+from tercet.errors import InputError, ParameterError
+from tercet.learn import DenseRanker, DiagonalRanker, LowRankRanker, SparseRanker
+from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
 from tercet.text.fielded import ColumnLayout
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
 
@@ -139,33 +138,6 @@ def test_any_ranker_learns_w_of_words(ranker):
     joint = JointRanker(layout=LAYOUT, ranker=ranker).fit(Q, prefs, D)
     assert (joint.feature_weights_ != 0).any()
     assert np.mean(joint.margins(Q, prefs, D) > 0) > np.mean(ranker.fit(Q, prefs, D).margins(Q, prefs, D) > 0.0) - 0.2
-
-
-def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
-    Q, D, prefs = made(n_prefs=9000)
-    joint = JointRanker(layout=LAYOUT, ranker=LowRankRanker(n_components=2))
-    whole = joint.fit(Q, prefs, D)
-    expected, factors = whole.feature_weights_, whole.weights_.query_factors
-
-    class Killed(Exception):
-        pass
-
-    def kill(event):
-        if event.step > 4096:  # the checkpoint of the first chunk is written
-            raise Killed
-
-    with pytest.raises(Killed):
-        joint.fit(Q, ArraySource(prefs), D, callbacks=[Checkpoint(tmp_path / "c", every=1), kill])
-    resumed = joint.fit(Q, ArraySource(prefs), D, callbacks=[Checkpoint(tmp_path / "c", every=1)])
-    assert resumed.feature_weights_.tolist() == expected.tolist()
-    assert np.array_equal(resumed.weights_.query_factors, factors)
-
-
-def test_a_state_of_an_unknown_class_is_refused():
-    Q, D, prefs = made()
-    meta, arrays = JointRanker(layout=LAYOUT, ranker=DenseRanker()).fit(Q, prefs, D)._state.to_state()
-    with pytest.raises(DamagedBundleError, match="inner_class is 'Unknown'"):
-        JointState.from_state(meta | {"inner_class": "Unknown"}, arrays, "state")
 
 
 def test_numbers_that_decide_are_found():

@@ -8,7 +8,7 @@ a number an entry in the row of the column that all queries have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences
-from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.errors import InputError, ParameterError
 from tercet.kernels.ftrl import Rules, Sums
 from tercet.kernels.joint import feature_differences, ftrl_preferences
 from tercet.kernels.rows import Chunk
@@ -33,9 +33,7 @@ from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import SparseRanker, SparseState
-from tercet.learn.state import State, Steps
-from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Shape
+from tercet.learn.state import State
 from tercet.text.fielded import ColumnLayout
 from tercet.weights import Diagonal, Identity, Mapped, Part, Sparse, Weights
 
@@ -127,25 +125,8 @@ class FixedState(State):
     def snapshot(self) -> Weights:
         return self.weights
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        meta, arrays = self.weights.to_state()
-        return {"step": self.step, "weights": meta}, arrays
-
-    @classmethod
-    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
-        stored = decode(StoredFixed, meta, where=where)
-        return cls(Weights.from_state(stored.weights, dict(arrays)), stored.step)
-
     def copy(self) -> Self:
         return replace(self)
-
-
-@dataclass(frozen=True)
-class StoredFixed:
-    """Saved `FixedState` without its arrays."""
-
-    step: Steps
-    weights: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,10 +142,10 @@ class FeatureState:
 
     layout: ColumnLayout
     rules: Rules
-    prior: Annotated[NDArray[np.float64], Shape("n_features")]
-    z: Annotated[NDArray[np.float64], Shape("n_features")]
-    G: Annotated[NDArray[np.float64], Shape("n_features", bounds=Bounds(least=0))]
-    change: Annotated[NDArray[np.float64], Shape("n_features")]
+    prior: NDArray[np.float64]  # (n_features,), as are the sums
+    z: NDArray[np.float64]
+    G: NDArray[np.float64]
+    change: NDArray[np.float64]
     largest: float = 0.0  # |z| so far: the smallest l1 that would have left every weight at its prior
 
     @property
@@ -231,52 +212,8 @@ class JointState(State):
     def snapshot(self) -> Weights:
         return joined(self.inner.snapshot(), self.features.w, self.features.layout)
 
-    # -- saving -------------------------------------------------------------------------------------------------
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        inner, arrays = self.inner.to_state()
-        features, own = encode(self.features)
-        meta, _ = encode(StoredJoint(type(self.inner).__name__, inner, features, self.chunk_size, self.step))
-        return meta, {f"inner.{name}": array for name, array in arrays.items()} | {
-            f"features.{name}": array for name, array in own.items()
-        }
-
-    @classmethod
-    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
-        stored = decode(StoredJoint, meta, where=where)
-        stepping = (ranker._state_class for ranker in STEP_BY_STEP)
-        classes: list[type[State]] = [FixedState, SparseState, *stepping]
-        states = {state.__name__: state for state in classes}
-        if stored.inner_class not in states:
-            raise DamagedBundleError(
-                f"{where}: inner_class is {stored.inner_class!r}; expected one of {sorted(states)}"
-            )
-        inner_arrays, own = (
-            {name.removeprefix(before): array for name, array in arrays.items() if name.startswith(before)}
-            for before in ("inner.", "features.")
-        )
-        inner = states[stored.inner_class].from_state(stored.inner, inner_arrays, f"{where} inner")
-        features = decode(FeatureState, stored.features, own, where=f"{where} features", copy=True)
-        return cls.checked(cls(inner, features, stored.chunk_size, stored.step), where)
-
     def copy(self) -> Self:
         return type(self)(self.inner.copy(), self.features.copy(), self.chunk_size, self.step)
-
-    def check(self) -> None:
-        layout = self.features.layout
-        if self.inner.shape != (layout.n_words, layout.n_words):
-            raise InputError(f"W has shape {self.inner.shape}, and there are {layout.n_words} words")
-
-
-@dataclass(frozen=True)
-class StoredJoint:
-    """A joint state beside its arrays."""
-
-    inner_class: str
-    inner: dict[str, Any]
-    features: dict[str, Any]
-    chunk_size: Annotated[int, Bounds(least=1)]
-    step: Steps
 
 
 def words_of(layout: ColumnLayout, *matrices: sparse.csr_array) -> tuple[sparse.csr_array, ...]:
@@ -347,6 +284,8 @@ class JointRanker(TermPairRanker):
         """Learn W and w; see ``DenseRanker.fit``. Validation and callbacks get both as one W."""
         self._check_params()
         current_executor().check(self)
+        if any(isinstance(callback, Checkpoint) for callback in callbacks):
+            raise ParameterError("a JointRanker keeps no checkpoints")
         queries = check_matrix(Q, "Q")
         docs = queries if D is None or D is Q else check_matrix(D, "D")
         words = words_of(self.layout, queries, docs)
@@ -355,12 +294,11 @@ class JointRanker(TermPairRanker):
         state = self._start(inner, queries, docs)
         stepping._train(state, queries, docs, source, validation, callbacks)
         if isinstance(inner, SparseState) and isinstance(stepping, SparseRanker) and stepping.refit:
-            listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
             learned = self._learned(stepping)
             assert isinstance(learned.inner, SparseState)
             support = stepping._support_of(learned.inner, stepping.refit_start)
             state = JointState(support, learned.features.copy(), learned.chunk_size)
-            stepping._train(state, queries, docs, source, None, listeners)
+            stepping._train(state, queries, docs, source, None, callbacks)
         self._state, self.history_, self.n_steps_ = self._learned(stepping), stepping.history_, stepping.n_steps_
         self._snapshot = self._state.snapshot()
         self._note_widths(queries, docs)
@@ -416,4 +354,4 @@ class JointRanker(TermPairRanker):
         return alone.fit(Q, prefs, D)._state.features.largest
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        raise InputError("a JointRanker is not saved; a TextModel with its weights_ is, and a Checkpoint")
+        raise InputError("a JointRanker is not saved; a TextModel with its weights_ is")
