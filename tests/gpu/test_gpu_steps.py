@@ -66,6 +66,13 @@ def test_all_runs_of_a_fit_have_the_same_bits_where_these_are_asked_for(name, mo
         assert set(began) == {deterministic}
 
 
+def test_a_support_of_long_rows_is_learned_on_the_card(monkeypatch):
+    monkeypatch.setattr("tercet.learn.support.LONG_ROW", 0.0)
+    with on_host_gpu():
+        there = RANKERS["sparse"]().fit(some_texts(), some_preferences())
+    assert (there.weights_.sparse != there.weights_before_refit_.sparse).nnz > 0
+
+
 def test_batches_of_integer_sums_are_the_sum_of_their_steps(monkeypatch):
     """All steps of a batch see the weights before it, and their changes are added up."""
     Q, rate = some_texts(), 0.3

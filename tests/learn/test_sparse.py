@@ -76,6 +76,18 @@ def test_refit_starts_from_the_sparse_solution():
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), expected, atol=2e-5)
 
 
+def test_long_and_short_rows_of_a_support_are_learned_alike(monkeypatch):
+    Q, D, prefs = made_data(8)
+    learned = []
+    for entries_for_a_word in (0.0, np.inf):
+        monkeypatch.setattr("tercet.learn.support.LONG_ROW", entries_for_a_word)
+        ranker = tc.SparseRanker(l1=1e-3, rate=1.3).fit(Q, prefs, D)
+        support = ranker.weights_before_refit_.sparse.toarray() != 0
+        assert not ranker.weights_.sparse.toarray()[~support].any()
+        learned.append(ranker.weights_.sparse.toarray())
+    np.testing.assert_allclose(*learned, atol=1e-5)
+
+
 def test_refit_by_hand_is_the_refit_of_fit():
     Q, D, prefs = made_data(4)
     whole = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3).fit(Q, prefs, D)

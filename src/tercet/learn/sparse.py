@@ -395,8 +395,11 @@ class SparseRanker(SgdRanker):
         self.weights_before_refit_: Weights = self.weights_
         executor, before = current_executor(), self._sparse_state
         self._state = before = before.settled()
+        support = self._support_of(before, "sparse" if sgd is not None else self.refit_start)
+        if sgd is not None:
+            support.max_array = 0  # as the memory of low rank is promised
         run = Run(
-            self._support_of(before, "sparse" if sgd is not None else self.refit_start),
+            support,
             source,
             queries,
             docs,

@@ -32,6 +32,7 @@ class SupportState(State):
 
     def __post_init__(self) -> None:
         self.max_array = 0  # bytes of an array of all pairs, faster to learn in if rows are long
+        self._in_array = False
         self._array: NDArray[np.float32] | None = None  # NaN outside the support
         self._delta = np.zeros(self.order.size, dtype=np.float32)
 
@@ -44,9 +45,7 @@ class SupportState(State):
         n, m = self.shape
         n_words = 2 * D.nnz / max(1, D.shape[0])  # of two documents
         n_entries = np.diff(self.entries.indptr)[Q.indices].sum() / max(1, Q.nnz)  # of the row of a query's word
-        if 4 * n * m <= self.max_array and n_entries > LONG_ROW * n_words:
-            self._array = np.full((n, m), np.nan, dtype=np.float32)
-            self._array[self._positions()] = self.entries.data
+        self._in_array = 4 * n * m <= self.max_array and n_entries > LONG_ROW * n_words
 
     def _positions(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         rows = np.repeat(np.arange(self.shape[0], dtype=np.int32), np.diff(self.entries.indptr))
@@ -61,7 +60,10 @@ class SupportState(State):
         return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        if self._array is not None:
+        if self._in_array:
+            if self._array is None:
+                self._array = np.full(self.shape, np.nan, dtype=np.float32)
+                self._array[self._positions()] = self.entries.data
             no_penalty = np.array([0.0, 0.0, 0.0, 1.0])
             sparse_advance(self._array, inputs.Q, inputs.D, chunk, no_penalty, self.step, inputs.scratch, tally)
             return
