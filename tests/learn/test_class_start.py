@@ -15,8 +15,7 @@ from support.random_data import random_texts
 from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn import SampledSource, starts
-from tercet.learn.offset import OffsetSource
-from tercet.learn.starts import LabelledRows, class_scores, labelled_rows
+from tercet.learn.starts import LabelledRows, class_scores
 from tercet.measure import average_precision_of_classes
 
 
@@ -53,15 +52,6 @@ def test_texts_that_are_withheld_say_nothing(checkerboard):
     changed = sparse.csr_array(sparse.vstack([X[:20] * 0, X[20:]], format="csr"))
     other = make().fit(changed, SampledSource(rest, 100))
     np.testing.assert_array_equal(*(one._state.U for one in (ranker, other)))
-
-
-def test_classes_are_known_beside_other_weights(checkerboard):
-    X, y = checkerboard
-    source = SampledSource.from_labels(y, 10)
-    offset = OffsetSource(source, X, X, offset=None, margin=1.0, whole=lambda weights: weights)
-    for labelled in (labelled_rows(one, 120) for one in (source, offset)):
-        np.testing.assert_array_equal(labelled.classes, y)
-        np.testing.assert_array_equal(labelled.rows, np.arange(120))
 
 
 def test_classes_tell_texts_apart_that_share_no_word(checkerboard):

@@ -15,8 +15,8 @@ from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn import ArraySource, Checkpoint, HardSource, LSIRanker
+from tercet.learn.correlated import Beside, OffsetSource
 from tercet.learn.multitask import TakingTurns, Turn
-from tercet.learn.offset import OffsetSource
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 seeds = st.integers(0, 10**6)
@@ -258,7 +258,7 @@ def test_sources_around_others_begin_these_anew(judged):
 
     def offset():
         hard = HardSource(sampler, Q, D, 1_000, depth=3, hard=1.0)
-        return OffsetSource(hard, Q, D, offset=before, margin=1.0, whole=lambda weights: weights)
+        return OffsetSource(hard, Beside(Q, D, 1.0, 1.0), lambda weights: weights)
 
     def turns():
         hard = HardSource(sampler, Q, D, 1_000, depth=3, hard=1.0)

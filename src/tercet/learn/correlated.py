@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
@@ -26,18 +26,93 @@ from tercet.learn.base import (
     TermPairRanker,
     load_ranker,
 )
-from tercet.learn.loop import Callback
+from tercet.learn.loop import CHUNK, Callback, Checkpoint
 from tercet.learn.lowrank import LowRankRanker, LowRankState
 from tercet.learn.matrices import KernelInput
-from tercet.learn.offset import OffsetSource, margins_left, seen_whole
 from tercet.learn.sources import Source
+from tercet.learn.stored import matching_margins
 from tercet.store import Bundle
+from tercet.store.digest import digest_of
 from tercet.store.fields import described
 from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
 
 Variant = Literal["mean", "by-bin", "first"]
+
+
+# -- beside the identity of all words ---------------------------------------------------------------------------------
+
+
+class MarginsLeft(Preferences):
+    """Preferences with margins of any sign: negative if the identity exceeds the margin."""
+
+    def __init__(
+        self,
+        query: ArrayLike,
+        better: ArrayLike,
+        worse: ArrayLike,
+        weight: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(query, better, worse, weight)
+        left = np.array(margin, dtype=np.float32)
+        left.flags.writeable = False
+        object.__setattr__(self, "margin", left)
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """The identity of all words with a weight: ``(Mq)'W(Md)`` has to reach the margin less ``weight q·(d+ - d-)``."""
+
+    Q: sparse.csr_array
+    D: sparse.csr_array
+    weight: float
+    margin: float
+
+    def margins_left(self, prefs: Preferences) -> Preferences:
+        """Return the preferences with the margins left to W."""
+        prefs.check_rows(self.Q.shape[0], self.D.shape[0])
+        if not self.weight:
+            return prefs
+        left = np.full(len(prefs), self.margin) if prefs.margin is None else prefs.margin.astype(np.float64)
+        left = left - self.weight * matching_margins(self.Q, self.D, prefs)
+        return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
+
+
+class OffsetSource(Source):
+    """The preferences of a source, with the margins left to W; ``whole`` makes W weights over all words."""
+
+    def __init__(self, source: Source, beside: Beside, whole: Callable[[Weights], Weights]) -> None:
+        self.source, self.beside, self.whole = source, beside, whole
+        self.n_steps = source.n_steps
+        self.looks_at_weights = source.looks_at_weights
+
+    def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
+        drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once
+        return self.beside.margins_left(drawn)
+
+    def fingerprint(self) -> str:
+        return digest_of("beside", self.source.fingerprint(), self.beside.weight, self.beside.margin)
+
+    def begin(self) -> None:
+        self.source.begin()
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return self.source.state()
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.source.restore(meta, arrays)
+
+
+def seen_whole(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
+    """Wrap a callback: its events have the weights after ``whole``."""
+    if isinstance(callback, Checkpoint):
+        return callback
+    return lambda event: callback(replace(event, weights=lambda: whole(event.weights())))
+
+
+# -- bins that meet their like ----------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, kw_only=True)
@@ -255,13 +330,10 @@ class CorrelatedRanker(TermPairRanker):
         margin: float,
         whole: Callable[[Weights], Weights],
     ) -> Preferences | Source:
-        weight = float(self.identity_weight)
-        offset = Weights([Identity(n_terms=Q.shape[1], scale=weight)]) if weight else None
+        beside = Beside(Q, D, float(self.identity_weight), margin)
         if isinstance(prefs, Source):
-            return OffsetSource(prefs, Q, D, offset=offset, margin=margin, whole=whole)
-        prefs = as_preferences(prefs)
-        prefs.check_rows(Q.shape[0], D.shape[0])
-        return margins_left(prefs, Q, D, offset=offset, margin=margin)
+            return OffsetSource(prefs, beside, whole)
+        return beside.margins_left(as_preferences(prefs))
 
     def _whole_of(self, maps: list[sparse.csr_array]) -> Callable[[Weights], Weights]:
         """Return the function from weights between frequent words to weights over all words."""

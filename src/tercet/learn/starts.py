@@ -16,7 +16,6 @@ from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import TermPairRanker
 from tercet.learn.matrices import by_document_frequency
-from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
@@ -77,8 +76,6 @@ class LabelledRows(NamedTuple):
 
 def labelled_rows(source: Source, n_docs: int) -> LabelledRows:
     """Return the rows and classes of the documents of a source that draws from labels."""
-    while isinstance(source, OffsetSource):
-        source = source.source
     if not (isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler)):
         raise ParameterError(
             "start='classes' needs the classes of documents: preferences drawn by SampledSource.from_labels"
