@@ -109,9 +109,9 @@ def ftrl_step(feature, slope, t, rules, sums):
     before = G[feature]
     G[feature] = before + slope * slope  # Algorithm 2, line 4
     if per_feature:
-        inverse_rate = np.sqrt(rho + G[feature]) / rate  # lines 5 and 6: H / γ
+        inverse_rate = np.sqrt(rho + G[feature]) / rate  # lines 5 and 6: 1 / η = H / γ
         sigma = inverse_rate - np.sqrt(rho + before) / rate  # line 7
-        z[feature] += slope - sigma * w[feature]  # v of Theorem 3.1
+        z[feature] += slope - sigma * w[feature]  # v of Theorem 3.1: the sums of equation 6
     else:
         inverse_rate = np.sqrt(t) / rate
         if w[feature] == 0.0:
@@ -170,7 +170,10 @@ def batch_slopes(scores, grades, better, worse, n_pairs, margin, slopes):
 
 @helper
 def score_docs(X, rows, docs, w, scores, sparse):
-    """Put the score of each of the documents ``docs`` (n,), whose rows of X are ``rows[docs]``, in ``scores[docs]``."""
+    """Put the score of each of the documents ``docs`` (n,), whose rows of X are ``rows[docs]``, in ``scores[docs]``.
+
+    Equation 1.
+    """
     dense, indptr, indices, data, _ = X
     if sparse is None:
         # Four at a time: one sum alone waits for itself at every feature. The last one is taken again where there are
@@ -198,6 +201,8 @@ def score_docs(X, rows, docs, w, scores, sparse):
 @kernel
 def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, batches, lists):
     """Take one pass over the queries ``sequence`` (n,), a step per batch; return steps, loss and largest |z|.
+
+    Algorithm 1: the batches Z_t are pairs of one query, with the loss of equation 2. ``ftrl_step`` is its line 2.
 
     X is `Features`, ``queries`` are `QueryDocs` and ``buffers`` is `PassBuffers`; ``sums`` are changed in place, and
     ``step`` is the number of earlier steps. The last three are `Paths`.

@@ -1,6 +1,7 @@
 """Losses over the documents of one query, and their derivatives by each document's score.
 
-A pair is two documents of different grades, violated by ``margin - (score of better - score of worse)`` if positive.
+A pair is two documents of different grades, violated by ``margin - (score of better - score of worse)`` if positive
+(Cheng et al. 2018, equation 2).
 All pairs of n documents take O(n log n): in the order of the scores, the documents in violation with a given document
 form a growing prefix, and trees over the grades hold their number and the sum of their scores.
 """

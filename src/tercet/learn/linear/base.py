@@ -179,7 +179,3 @@ class SparseLinearRanker(LinearRanker):
         """Return the given penalty, or a share of the weakest penalty that leaves no feature."""
         given = getattr(self, self._penalty_name)
         return self._first_penalty(X, queries) * float(self.l1_share) if given is None else float(given)
-
-    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
-        # Files of earlier versions do not have what was learned with: it was the parameter.
-        super()._restore({self._penalty_name: getattr(self, self._penalty_name), **meta}, arrays, where)

@@ -66,12 +66,10 @@ class KernelWithVectors:
         self.vectors = vectors - self.shift if np.ndim(self.shift) else vectors
 
     def __call__(self, rows: Any) -> Matrix:
-        from sklearn.metrics.pairwise import pairwise_kernels  # loads rich, too
+        from sklearn.metrics.pairwise import pairwise_kernels  # loads Rich and much of scikit-learn
 
         rows = rows - self.shift if np.ndim(self.shift) else rows
         with np.errstate(over="ignore", invalid="ignore"):  # systems refuse values that are not finite
-            from sklearn.metrics.pairwise import pairwise_kernels  # loads Rich and much of scikit-learn
-
             kernel = pairwise_kernels(rows, self.vectors, metric=self.metric, filter_params=True, **self.parameters)
         return np.ascontiguousarray(kernel, dtype=np.float64)
 

@@ -278,7 +278,7 @@ class SparseSystem(System):
 
     def solve(self, l2: float) -> Vector:
         scale = max(1.0, l2)  # so that no l2 is too large
-        matrix = self.basis_gram * (l2 / scale)
+        matrix = self.basis_gram * (l2 / scale)  # equation 8: Z'Z + λ K_RR
         matrix += self.gram / scale if scale > 1.0 else self.gram
         solution = cholesky_solution(matrix, self.right / scale, _LEAST_PIVOT * largest_of(matrix))
         return self.spectrum.coefficients(np.array([l2]))[0] if solution is None else solution
@@ -288,7 +288,7 @@ class SparseSystem(System):
         factor = cholesky(self.basis_gram.copy(order="F"), _LEAST_PIVOT_OF_BASIS * largest_of(self.basis_gram))
         if factor is not None:
             kept = np.arange(n)
-            # F⁻¹ G F'⁻¹ by one half of the work that two triangular systems would be; only lower triangles are read.
+            # Section 4.1: F⁻¹ Z'Z F'⁻¹, by half the work of two triangular systems; only lower triangles are read.
             T, _ = lapack.dsygst(self.gram, factor, lower=1)
             right = linalg.solve_triangular(factor, self.right, lower=True, check_finite=False)
         else:
@@ -331,7 +331,7 @@ class FullSystem(System):
         scale = max(1.0, l2)
         if scale > 1.0:
             matrix /= scale
-        matrix[np.diag_indices(len(matrix))] += l2 / scale
+        matrix[np.diag_indices(len(matrix))] += l2 / scale  # equation 7: C K C' + λ I
         if l2 > self.noise:
             solution = cholesky_solution(matrix, self.comparisons.target / scale, _LEAST_PIVOT * largest_of(matrix))
             if solution is not None:
