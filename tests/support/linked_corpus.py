@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from reproductions.readers.wikispeedia import GRAPH, TEXTS
+from reproductions.readers import GRAPH, TEXTS
 
 TOPICS = ("stars", "rivers", "music")
 N = 36
