@@ -124,6 +124,13 @@ class TaughtRows:
 
 
 PARTS: Final = ("words", "memory")
+# Equivalents of the method names of other libraries.
+_CALLS: Final = {
+    "search": "to search documents: tc.Index.build(docs, model).search(text)",
+    "predict": "to score documents: model.rank({'q': text}, docs)",
+    "evaluate": "to measure: tc.evaluate(qrels, model.rank(queries, docs), ['nDCG@10'])",
+    "fit": "to learn: model = tc.fit(docs, queries, qrels)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +191,10 @@ class TextModel:
 
     def _repr_html_(self) -> str:
         return join([element("p", repr(self)), Html(self.report._repr_html_()) if self.report is not None else ""])
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; {_CALLS[name]}" if name in _CALLS else ""
+        raise AttributeError(f"a TextModel has no {name!r}{hint}", name=name, obj=self)
 
     def __post_init__(self) -> None:
         shape = (len(self.query_vectorizer.words_), len(self.doc_vectorizer.words_))
