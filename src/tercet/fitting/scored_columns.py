@@ -130,8 +130,7 @@ def columns_notes(words: FieldedVectorizer, weights: Weights) -> tuple[str, ...]
 def words_alone(space: Space) -> Space:
     """Return the space without fields and numbers."""
     words = space.vectorizer
-    if not isinstance(words, FieldedVectorizer):
-        return space
+    assert isinstance(words, FieldedVectorizer)
     Q, D = words_of(words.layout_, space.Q, space.D)
     asked = words_of(words.layout_, space.queries.Q, space.queries.D)
     return Space(space.name, words.plain_, Q, D, replace(space.queries, Q=asked[0], D=asked[1]))

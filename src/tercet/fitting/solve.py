@@ -104,7 +104,8 @@ def _shipped(
         used = tuple(name for name, is_used in (("words", has_words), ("memory", mix.has_memory)) if is_used)
         learned = LearnedParts(used, space.start * unit if has_words else None)
         return TextModel(space.vectorizer, space.vectorizer, weights, memory=memory, learned=learned)
-    plain = space if space.given_start is not None else words_alone(space)
+    has_columns = isinstance(space.vectorizer, FieldedVectorizer)
+    plain = words_alone(space) if has_columns and space.given_start is None else space
     model = TextModel(plain.vectorizer, plain.vectorizer, plain.start)
     if plain.vectorizer is not space.vectorizer:
         return model  # documents need no columns to be searched
