@@ -233,11 +233,6 @@ def test_frames_out():
     frame = model.evaluate(data, ["AP", "nDCG@10"]).to_frame()
     assert frame.columns.tolist() == ["qid", "AP", "nDCG@10"]
     assert len(frame) == 30
-    report = model.report.to_frame()
-    assert report["system"].unique().tolist() == [one.name for one in model.report.systems]
-    learned = report[(report["system"] == "FTRLRanker") & (report["measure"] == model.report.measure)].iloc[0]
-    assert learned["mean"] == model.report.systems[-1].values[model.report.measure][0]
-    assert learned["difference"] == model.report.change[0]
     runs = {"a": {"q": {"x": 1.0}, "r": {"x": 1.0}}, "b": {"q": {"y": 1.0}, "r": {"x": 1.0}}}
     comparison = tc.compare({"q": {"x": 1}, "r": {"x": 1}}, runs, ["AP"])
     assert comparison.to_frame()["wins"].tolist() == [one.wins for one in comparison.contrasts]

@@ -159,7 +159,6 @@ def feature_answers(model: Any, rows: dict[str, Any]) -> dict[str, Any]:
         evaluation = model.evaluate(as_letor(rows))
         answers["features"] = [list(row) for row in model.features()]
         answers["report"] = as_before_verdicts(model.report)
-        answers["path"] = model.report.path_table()
         answers["measured"] = {str(measure): evaluation.mean(measure) for measure in evaluation.measures}
     return answers
 
