@@ -11,7 +11,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +19,7 @@ from scipy import sparse
 
 from tercet.data.values import Record
 from tercet.engines.engine import CandidateQuery, Engine, EngineDocument, ListedDocument
-from tercet.engines.lucene_query import boosted_words
+from tercet.engines.lucene_query import boosted_words, expanded_weights
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.kernels.rows import QueryRow
@@ -215,40 +214,41 @@ class QueryScores:
             self._candidate_weights = wider.weights
             self._unseen_words = ExactScores(wider, query.with_part(view.unseen.expand_entries(q)))
         amounts = sparse.csr_array((1, 0)) if self.memory is None else self.memory.scores(q)
-        self.amounts = dict(zip(amounts.indices.tolist(), amounts.data.tolist(), strict=True))
+        self._amounts: NDArray[np.float64] = amounts.data  # of the documents in these columns of memory
+        self._columns: NDArray[np.integer[Any]] = amounts.indices
 
-    @cached_property
+    @property
     def n_lowered(self) -> int:
         """Number of documents that memory moves down the list of an engine."""
-        return sum(amount < 0 for amount in self.amounts.values())
+        return int((self._amounts < 0).sum())
 
     def __call__(self, documents: Sequence[EngineDocument]) -> NDArray[np.float64]:
-        D = self.view.rows_of(documents)
-        if self.memory is None:
-            return self._seen_words(D)
-        columns = [self.view.columns.get(document.doc_id) for document in documents]
-        is_seen = np.array([column is not None for column in columns], dtype=bool)
+        columns = np.array([self.view.columns.get(document.doc_id, -1) for document in documents], dtype=np.int64)
         scores = np.empty(len(documents))
-        scores[is_seen] = self._seen_words(D[is_seen])
-        scores[is_seen] += [self.amounts.get(column, 0.0) for column in columns if column is not None]
-        scores[~is_seen] = self._unseen_words(D[~is_seen])
+        for is_here, words in ((columns >= 0, self._seen_words), (columns < 0, self._unseen_words)):
+            rows = np.flatnonzero(is_here).tolist()
+            if rows:
+                scores[rows] = words(self.view.rows_of([documents[row] for row in rows]))
+        amounts = dict(zip(self._columns.tolist(), self._amounts.tolist(), strict=True))
+        scores += [amounts.get(column, 0.0) for column in columns.tolist()]
         return scores
 
     def candidate_query(self) -> CandidateQuery:
         """Expand the query to the strongest words, and name the remembered documents."""
         model, engine = self.view.model, self.view.engine
-        expanded = self._candidate_weights.expand(self.q)
-        terms, weights = np.empty(0, np.int64), np.empty(0, np.float32)
+        weights = expanded_weights(self._candidate_weights, self.q)
+        terms = np.empty(0, np.int64)
         words: tuple[tuple[str, float], ...] = ()
         if engine.has_vectors:
-            strength = np.abs(expanded.data) * model.doc_vectorizer.idf_[expanded.indices]
-            strongest = np.argsort(-strength, kind="stable")[: engine.most_terms]
-            strongest = strongest[np.argsort(expanded.indices[strongest])]
-            terms, weights = expanded.indices[strongest].astype(np.int64), expanded.data[strongest].astype(np.float32)
+            terms = np.flatnonzero(weights)
+            if terms.size > engine.most_terms:
+                strength = np.abs(weights[terms]) * model.doc_vectorizer.idf_[terms]
+                terms = np.sort(terms[np.argsort(-strength, kind="stable")[: engine.most_terms]])
         else:
-            words = boosted_words(model, self.q, expanded, _MOST_WORDS)
+            words = boosted_words(model, self.q, weights, _MOST_WORDS)
         doc_ids: tuple[str, ...] = ()
         if self.memory is not None:
-            above = sorted(((amount, column) for column, amount in self.amounts.items() if amount > 0), reverse=True)
-            doc_ids = tuple(self.memory.doc_ids[column] for _, column in above[:_REMEMBERED])
-        return CandidateQuery(terms, weights, words, doc_ids)
+            strongest = np.argsort(-self._amounts, kind="stable")[:_REMEMBERED]
+            columns = self._columns[strongest[self._amounts[strongest] > 0]].tolist()
+            doc_ids = tuple(self.memory.doc_ids[column] for column in columns)
+        return CandidateQuery(terms, weights[terms], words, doc_ids)

@@ -29,6 +29,7 @@ from tercet.memory import Memory
 from tercet.text import Vectorizer
 from tercet.text.analyzer import DEFAULT_PATTERN, Analyzer
 from tercet.text.stop_words import ENGLISH
+from tercet.weights import LowRank, Weights
 
 Form = Literal["bm25", "memory", "words"]
 
@@ -87,7 +88,7 @@ def search_body(
     should: list[dict[str, Any]] = [plain]
     if form == "words":
         row = model.queries([query])
-        words = boosted_words(model, row, model.weights.expand(row), max_clauses)
+        words = boosted_words(model, row, expanded_weights(model.weights, row), max_clauses)
         should = term_clauses(text_field, words)
     if model.memory is not None:
         should += memory_clauses(model, model.memory, query, text_field)
@@ -109,7 +110,7 @@ def query_string(model: TextModel, query: str, *, field: str = TEXT_FIELD, max_c
         raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
     check_integer(max_clauses, "max_clauses", 1, 900)
     row = model.queries([query])
-    words = boosted_words(model, row, model.weights.expand(row), max_clauses)
+    words = boosted_words(model, row, expanded_weights(model.weights, row), max_clauses)
     if not words:
         raise InputError(f"no word counts for the query {query!r}; use a query with words of the documents")
     clauses = (f"{_quoted(word)}^{np.format_float_positional(boost, trim='-')}" for word, boost in words)
@@ -141,33 +142,56 @@ def memory_clauses(model: TextModel, memory: Memory, query: str, text_field: str
 
 
 def boosted_words(
-    model: TextModel, q: sparse.csr_array, expanded: sparse.csr_array, most: int
+    model: TextModel, q: sparse.csr_array, weights: NDArray[np.float32], most: int
 ) -> tuple[tuple[str, float], ...]:
     """At most so many words of an expanded query with positive boosts over an engine's BM25, strongest first.
 
     A word of the query about which nothing was learned has the boost 1 times its number of occurrences.
+
+    Parameters
+    ----------
+    model, q : text model, and a query as a row
+    weights : weights of all words by `expanded_weights`
+    most : largest number of words
     """
     if not q.nnz:
         return ()
     vectorizer = model.doc_vectorizer
-    once = q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectorizer)[q.indices]
-    boosts = expanded.data * rarity_left_to_engine(vectorizer)[expanded.indices] / (once.min() * own_weight(model))
-    strength = boosts * vectorizer.idf_[expanded.indices]
+    columns = np.flatnonzero(weights > 0)
+    idf = vectorizer.idf_[columns]
+    boosts = weights[columns] * rarity_left_to_engine(vectorizer, idf)
+    strength = boosts * idf
     strongest = np.argpartition(-strength, most)[:most] if strength.size > most else np.arange(strength.size)
-    order = strongest[np.lexsort((expanded.indices[strongest], -strength[strongest]))]
+    order = strongest[np.lexsort((columns[strongest], -strength[strongest]))]
+    once = q.data.astype(np.float64) * rarity_left_to_engine(
+        model.query_vectorizer, model.query_vectorizer.idf_[q.indices]
+    )
+    boosts = boosts[order] / (once.min() * own_weight(model))
     words = vectorizer.words_
-    return tuple((words[expanded.indices[i]], float(f"{boosts[i]:.4g}")) for i in order if boosts[i] > 0)
+    return tuple(
+        (words[column], float(f"{boost:.4g}")) for column, boost in zip(columns[order], boosts.tolist(), strict=True)
+    )
 
 
-def rarity_left_to_engine(vectorizer: Vectorizer) -> NDArray[np.float64]:
-    """Return for each word the ratio of the model's weight of an occurrence to the weight in an engine with BM25.
+def expanded_weights(weights: Weights, q: sparse.csr_array) -> NDArray[np.float32]:
+    """Return the weight of every word of documents for a query, in single precision."""
+    total = np.zeros(weights.shape[1], dtype=np.float32)
+    for part in weights.parts:
+        if isinstance(part, LowRank):  # its factors are not copied to double precision
+            total += part.doc_factors @ (part.latent_queries(q)[0] * part.scale).astype(np.float32)
+        else:
+            row = sparse.csr_array(part.expand(q))
+            np.add.at(total, row.indices, row.data.astype(np.float32))
+    return total
 
-    BM25 divides idf between query and document: ``idf^(1 - p)`` in a document, ``idf`` in an engine. Tf-idf documents
-    have the whole idf.
+
+def rarity_left_to_engine(vectorizer: Vectorizer, idf: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for words with these idf the ratio of the model's weight of an occurrence to the weight in an engine.
+
+    An engine scores with BM25, which divides idf between query and document: ``idf^(1 - p)`` in a document, ``idf`` in
+    an engine. Tf-idf documents have the whole idf.
     """
-    if vectorizer.weighting == "bm25":
-        return vectorizer.idf_**-vectorizer.idf_power
-    return np.ones(len(vectorizer.words_))
+    return idf**-vectorizer.idf_power if vectorizer.weighting == "bm25" else np.ones_like(idf)
 
 
 def own_weight(model: TextModel) -> float:
@@ -198,7 +222,9 @@ def _estimated_boost(model: TextModel, memory: Memory) -> float:
 def _engine_units(model: TextModel, Q: sparse.csr_array) -> NDArray[np.float64]:
     """Factor of each query from the model's plain score to the BM25 of an engine."""
     words = model.doc_vectorizer
-    once = Q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectorizer)[Q.indices]
+    once = Q.data.astype(np.float64) * rarity_left_to_engine(
+        model.query_vectorizer, model.query_vectorizer.idf_[Q.indices]
+    )
     lengths = np.array([1 / once[a:b].min() if b > a else 0.0 for a, b in pairwise(Q.indptr)])
     return lengths * (words.doc_scale_ / (words.k1 + 1) if words.weighting == "bm25" else 1.0)
 
