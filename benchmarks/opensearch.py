@@ -143,7 +143,7 @@ def measure(collection: Collection, url: str) -> list[list[Any]]:
     texts = ({"_index": PLAIN, "_id": doc_id, "text": text} for doc_id, text in collection.docs.items())
     helpers.bulk(client, texts, chunk_size=500)
     client.indices.add_block(index=PLAIN, block="write")
-    client.indices.clone(index=PLAIN, target=WITH_MEMORY)
+    client.indices.clone(index=PLAIN, target=WITH_MEMORY, body={"settings": {"number_of_replicas": 0}})
     client.indices.put_settings(index=WITH_MEMORY, body={"index.blocks.write": False})
     updates = (
         {"_op_type": "update", "_index": WITH_MEMORY, "_id": doc_id, "doc": {MEMORY_FIELD: past_queries}}

@@ -77,7 +77,7 @@ class Location:
 class EngineIndex(BaseIndex):
     """Documents in a collection of an engine, with the interface of `Index`.
 
-    The engine lists at least 200 candidates for a query; the model scores candidates locally, with memory, equal to the
+    The engine lists at least 150 candidates for a query; the model scores candidates locally, with memory, equal to the
     bit to an embedded index. `Results.exact` is False, as a document outside the list could belong among the hits.
 
     The folder holds the model and the address of the documents. Repeat an interrupted build to continue. Readers see

@@ -31,10 +31,10 @@ from tercet.search.stored_fields import unpacked_record
 from tercet.weights import Part
 from tercet.weights.scoring import Matrix, as_matrix
 
-_CANDIDATES: Final = 200  # listed for a query, at least
+_CANDIDATES: Final = 150  # listed for a query, at least
 _REMEMBERED: Final = 50  # documents with the largest amounts of memory, listed as well
 _MORE: Final = 10  # candidates beyond the hits that are asked for
-_MOST_WORDS: Final = 32  # of a query to an engine that scores texts with BM25
+_MOST_WORDS: Final = 16  # of a query to an engine that scores texts with BM25
 _KEPT_CHARACTERS: Final = 2**25  # of texts in the cache
 _QUERIES_AT_ONCE: Final = 16
 
