@@ -1,8 +1,9 @@
 """A model in OpenSearch: nDCG kept, index size and latency of BM25, + memory field, + rewritten query, and our index.
 
-Collections: NFCorpus (dev queries), ToolLens (test queries), and NFCorpus among 200,000 documents: the rest are made of
-sentences of its own documents, drawn at random, and count as not relevant. Models are learned by ``tc.fit`` from the
-training queries of each; the third collection takes the model of the first, with the statistics of its own words.
+Collections: NFCorpus (dev queries), ToolLens (test queries), and NFCorpus among 200,000 documents: each of the rest is
+made of 8 runs of 20 words of its own documents, drawn at random, and counts as not relevant. Models are learned by
+``tc.fit`` from the training queries of each; the third collection takes the model of the first, with the statistics of
+its own words.
 
 A node is started on loopback (``make engines`` gets the distribution), or ``--url`` names a cluster. "Plain" is an
 index of the texts alone. Queries are asked one by one, each of all systems in turn, so that a busy machine slows all of
@@ -42,6 +43,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.opensearch import missing, opensearch_cluster
 
 K, N_LARGE, MOST_QUERIES, ROUNDS = 10, 200_000, 400, 3
+RUNS, RUN_WORDS = 8, 20  # of a document that is made
 JAVA = "-Xms1g -Xmx1g"
 PLAIN, WITH_MEMORY, OURS = "tercet-benchmark-plain", "tercet-benchmark-memory", "tercet-benchmark"
 
@@ -93,12 +95,14 @@ def learned(options: argparse.Namespace, name: str, docs: Any, queries: Any, qre
 
 
 def among_many(small: Collection, n: int, seed: int) -> Collection:
-    """The same queries among n documents, most of them made of sentences of the others."""
+    """The same queries among n documents, most of them as long as the others and made of runs of their words."""
     rng = np.random.default_rng(seed)
-    sentences = [part for text in small.docs.values() for part in text.split(". ") if len(part) > 20]
+    texts = [text.split() for text in small.docs.values() if text.strip()]
     docs = dict(small.docs)
     for i in range(n - len(docs)):
-        docs[f"made{i}"] = ". ".join(sentences[j] for j in rng.integers(0, len(sentences), 8))
+        parts = (texts[j] for j in rng.integers(0, len(texts), RUNS))
+        starts = [(words, int(rng.integers(0, max(1, len(words) - RUN_WORDS + 1)))) for words in parts]
+        docs[f"made{i}"] = " ".join(word for words, start in starts for word in words[start : start + RUN_WORDS])
     words = small.model.doc_vectorizer
     counted = Vectorizer(weighting="bm25", analyzer=words.analyzer).fit(docs.values())
     # W keeps its columns; only the statistics of words are those of all documents.
@@ -185,6 +189,7 @@ def measure(collection: Collection, url: str) -> list[list[Any]]:
 def merged_megabytes(client: Any, name: str) -> float:
     """Merge the segments of an index and return its size on disk."""
     client.indices.put_settings(index=name, body={"index.blocks.write": False})
+    client.indices.flush(index=name, wait_if_ongoing=True)  # else merging keeps updated documents
     client.indices.forcemerge(index=name, max_num_segments=1)
     client.indices.refresh(index=name)
     client.indices.flush(index=name, wait_if_ongoing=True)  # else merged segments count as well

@@ -166,7 +166,7 @@ def test_past_queries_are_few_words_of_many_queries() -> None:
     [(doc_id, words)] = memory_updates(replace(model, memory=memory))
     found = words.split()
     assert doc_id == "a"
-    assert len(set(found)) == 64
+    assert len(set(found)) == 56
     assert (found.count("cups"), found.count("pots")) == (8, 3)
 
 

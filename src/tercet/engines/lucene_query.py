@@ -37,7 +37,7 @@ FORMS: Final = ("bm25", "memory", "words")
 TEXT_FIELD: Final = "text"
 MEMORY_FIELD: Final = "past_queries"
 MOST_CLAUSES: Final = 64  # of words; engines refuse a query of more than 1,024 clauses
-MOST_PAST_WORDS: Final = 64  # of a document
+MOST_PAST_WORDS: Final = 56  # of a document
 MOST_TIMES: Final = 8  # that a word stands in the field of a document
 _SAMPLE: Final = 1000  # past queries from which the boost of memory is estimated
 _BOOSTS: Final[WeakKeyDictionary[TextModel, float]] = WeakKeyDictionary()  # estimated once for a model
@@ -232,7 +232,7 @@ def _engine_units(model: TextModel, Q: sparse.csr_array) -> NDArray[np.float64]:
 def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
     """Yield each document id with the words of the document's past queries.
 
-    A document has at most 64 words, with the largest products of number of queries and idf. A word is repeated for each
+    A document has at most 56 words, with the largest products of number of queries and idf. A word is repeated for each
     query with the word, at most 8 times.
 
     Examples
