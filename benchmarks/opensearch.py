@@ -44,6 +44,7 @@ from support.opensearch import missing, opensearch_cluster
 
 K, N_LARGE, MOST_QUERIES, ROUNDS = 10, 200_000, 400, 3
 RUNS, RUN_WORDS = 8, 20  # of a document that is made
+LEAST_GAIN = 0.01  # of which a share is printed
 JAVA = "-Xms1g -Xmx1g"
 PLAIN, WITH_MEMORY, OURS = "tercet-benchmark-plain", "tercet-benchmark-memory", "tercet-benchmark"
 
@@ -205,7 +206,8 @@ def table_rows(collection: Collection, systems: Sequence[System], runs: Any, fir
     rows = []
     for system in systems:
         value = values[system.name]
-        kept = "" if system.name == "BM25" else f"{(value - plain) / (full - plain):.0%}"
+        has_gain = system.name != "BM25" and full - plain > LEAST_GAIN
+        kept = f"{(value - plain) / (full - plain):.0%}" if has_gain else ""
         sizes = (
             ("", "") if system.size is None else (f"{system.size:.1f}", f"{system.size / (systems[0].size or 1):.2f}")
         )

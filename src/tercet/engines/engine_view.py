@@ -35,7 +35,7 @@ _CANDIDATES: Final = 150  # listed for a query, at least
 _REMEMBERED: Final = 50  # documents with the largest amounts of memory, listed as well
 _MORE: Final = 10  # candidates beyond the hits that are asked for
 _MOST_WORDS: Final = 16  # of a query to an engine that scores texts with BM25
-_KEPT_CHARACTERS: Final = 2**25  # of texts in the cache
+_KEPT_CHARACTERS: Final = 2**26  # of texts in the cache
 _QUERIES_AT_ONCE: Final = 16
 
 Row = tuple[NDArray[np.int32], NDArray[np.float32]]
