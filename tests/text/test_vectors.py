@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 
 import tercet as tc
 from support.forking import kill_while
@@ -52,14 +53,15 @@ def test_vectors_have_the_bits_of_the_vectorizer_in_memory(
     monkeypatch.setattr(module, "BLOCK_TEXTS", block)
     shutil.rmtree(tmp_path / "vectors", ignore_errors=True)
     vectorizer = tc.Vectorizer(weighting=weighting, max_features=max_words, min_df=min_df)
-    options = {"weighting": weighting, "max_words": max_words, "min_df": min_df}
+    unfitted = clone(vectorizer)
     docs, queries = ({f"{k}{i}": t for i, t in enumerate(side)} for k, side in (("d", texts), ("q", asked)))
     if max(Counter(word for text in texts for word in set(text.split())).values()) < min_df:
         with pytest.raises(InputError, match="leave no word"):
-            vectorize(docs, queries, tmp_path / "vectors", **options)
+            vectorize(docs, queries, tmp_path / "vectors", vectorizer=unfitted)
         return
     D = vectorizer.fit_transform_docs(texts, queries=asked)
-    vectorize(docs, queries or None, tmp_path / "vectors", **options)
+    vectorize(docs, queries or None, tmp_path / "vectors", vectorizer=unfitted)
+    assert not hasattr(unfitted, "words_")
     vectors = Vectors.open(tmp_path / "vectors", verify="open")
     assert same(vectors.docs, D)
     assert list(vectors.doc_ids) == list(docs)
@@ -79,7 +81,7 @@ def test_many_texts_in_many_blocks_have_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_LETTERS", 10_000)
     vectorizer = tc.Vectorizer(weighting="bm25")
     D = vectorizer.fit_transform_docs(docs.values())
-    vectors = vectorize(docs, None, tmp_path / "vectors", weighting="bm25")
+    vectors = vectorize(docs, None, tmp_path / "vectors", vectorizer=tc.Vectorizer(weighting="bm25"))
     assert vectors.vectorizer.doc_scale_ == vectorizer.doc_scale_
     assert same(vectors.docs, D)
     assert vectors.queries is None
@@ -108,22 +110,15 @@ def test_texts_are_read_once_and_may_be_a_stream(tmp_path):
     assert seen == list(DOCS) == list(vectors.doc_ids)
     assert said == [60]
     assert vectors.query_ids.find("q1") == 1
-    assert vectors.query_vectorizer is vectors.doc_vectorizer
     assert "asked" in vectors.vectorizer.index_
 
 
 def test_a_fitted_vectorizer_writes_at_once(tmp_path):
     fitted = tc.Vectorizer(weighting="bm25", analyzer=tc.Analyzer(stop_words="english")).fit(["w1 w2 w3", "w3 w9"])
-    other = tc.Vectorizer().fit(["w1 asked"])
     one = vectorize(DOCS, QUERIES, tmp_path / "one", vectorizer=fitted)
     assert same(one.docs, fitted.transform_docs(DOCS.values()))
     assert same(one.queries, fitted.transform_queries(QUERIES.values()))
-    two = vectorize(DOCS, QUERIES, tmp_path / "two", vectorizer=fitted, query_vectorizer=other)
-    assert same(two.queries, other.transform_queries(QUERIES.values()))
-    reopened = Vectors.open(tmp_path / "two")
-    assert reopened.query_vectorizer.words_ == other.words_
-    assert reopened.doc_vectorizer.words_ == reopened.vectorizer.words_ == fitted.words_
-    assert Vectors.open(tmp_path / "one").query_vectorizer is not None
+    assert Vectors.open(tmp_path / "one").vectorizer.words_ == fitted.words_
 
 
 # -- wrong use, damage and kills ------------------------------------------------------------------------------------
@@ -143,8 +138,6 @@ def test_what_cannot_be_vectorized_says_why(tmp_path):
         with pytest.raises(InputError, match=match):
             vectorize(docs, None, tmp_path / "vectors")
         assert not (tmp_path / "vectors").exists()  # nothing is left
-    with pytest.raises(InputError, match="stands beside a given vectorizer"):
-        vectorize(DOCS, None, tmp_path / "vectors", query_vectorizer=tc.Vectorizer().fit(["w1"]))
     assert list(vectorize(DOCS, None, tmp_path / "vectors").doc_ids) == list(DOCS)  # nothing stood in the way
 
 
@@ -228,7 +221,7 @@ def stream(n):
 
 vectors.vectorize(stream(500), None, sys.argv[1] + "/small")
 with Limited(int(sys.argv[2])):
-    vectors.vectorize(stream(16_000), None, sys.argv[1] + "/large", weighting="bm25")
+    vectors.vectorize(stream(16_000), None, sys.argv[1] + "/large", vectorizer=vectors.Vectorizer(weighting="bm25"))
 """
 ALLOWED = 12 * 2**20  # of blocks of texts and their counts, and what Python rounds up
 

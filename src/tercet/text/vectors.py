@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,7 +25,6 @@ from tercet.store.codec import decode, encode
 from tercet.store.kinds import VECTORS
 from tercet.store.schema import SameAs
 from tercet.store.strings import PackedIds, PackedStrings
-from tercet.text.analyzer import Analyzer
 from tercet.text.counting import WordCollector, WordCounts
 from tercet.text.vectorizer import Vectorizer
 
@@ -46,7 +46,7 @@ class Vectors:
     path : the folder
     docs, queries : CSR arrays whose arrays are mapped; None without queries
     doc_ids, query_ids : ``ids[row]``, ``ids.find(id)``, ``ids.get_many(ids)``; empty without queries
-    query_vectorizer, doc_vectorizer : the vectorizers; the same object for one vocabulary
+    vectorizer : the vectorizer of both
 
     Examples
     --------
@@ -64,8 +64,7 @@ class Vectors:
     doc_ids: PackedIds
     queries: sparse.csr_array | None
     query_ids: PackedIds
-    query_vectorizer: Vectorizer
-    doc_vectorizer: Vectorizer
+    vectorizer: Vectorizer
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: Verify = "open") -> Vectors:
@@ -86,12 +85,7 @@ class Vectors:
                 sides.append((rows, ids))
         (docs, doc_ids), (queries, query_ids) = sides[-1], sides[-2]
         assert docs is not None
-        return cls(bundle.path, docs, doc_ids, queries, query_ids, saved.queries, saved.docs)
-
-    @property
-    def vectorizer(self) -> Vectorizer:
-        """The vectorizer of the documents."""
-        return self.doc_vectorizer
+        return cls(bundle.path, docs, doc_ids, queries, query_ids, saved.docs)
 
 
 @dataclass(frozen=True)
@@ -107,12 +101,6 @@ def vectorize(
     path: str | os.PathLike[str],
     *,
     vectorizer: Vectorizer | None = None,
-    query_vectorizer: Vectorizer | None = None,
-    analyzer: Analyzer | None = None,
-    weighting: str = "tfidf",
-    min_df: int | float = 1,
-    max_df: int | float = 1.0,
-    max_words: int | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Vectors:
     """Turn texts into vectors on disk, with the bits of ``Vectorizer.fit_transform_docs``.
@@ -125,11 +113,9 @@ def vectorize(
     ----------
     docs, queries : id -> text, or pairs (id, text) in any iterable; queries may be None
     path : a folder that is new or empty
-    vectorizer : fitted, such as that of a model; by default words and weights are learned from the documents
-    query_vectorizer : fitted, for queries with a vocabulary of their own
-    analyzer, weighting, min_df, max_df : see ``Vectorizer``; words of queries get a column, too
-    max_words : number of words to keep, the most frequent. Like ``min_df``, a smaller number makes the vectors and
-        the model smaller, but not the memory of counting
+    vectorizer : a fitted one is used as it is, such as that of a model. Another learns words and weights from the
+        documents, and words of queries get a column, too; None for ``Vectorizer()``. A smaller ``max_features`` makes
+        vectors and model smaller, but not the memory of counting
     progress : called with the number of documents read
 
     Notes
@@ -145,23 +131,18 @@ def vectorize(
     ...     vectors.docs.shape, vectors.doc_ids.find("b"), vectors.vectorizer.words_
     ((2, 3), 1, ['eyes', 'fields', 'green'])
     """
-    if vectorizer is None and query_vectorizer is not None:
-        raise InputError("query_vectorizer stands beside a given vectorizer; without one, both sides share the new one")
-    folder = Path(path)
+    folder, vectorizer = Path(path), vectorizer or Vectorizer()
     with spooling(folder) as new_file:
-        if vectorizer is None:
-            vectorizer = query_vectorizer = Vectorizer(
-                analyzer=analyzer, weighting=weighting, min_df=min_df, max_df=max_df, max_features=max_words
-            )
+        if not hasattr(vectorizer, "words_"):
+            vectorizer = copy(vectorizer)
             sides = _learn_and_spool(docs, queries, new_file, vectorizer, progress)
         else:
-            query_vectorizer = query_vectorizer or vectorizer
             rows = ((vectorizer.transform_docs(block), ids) for ids, block in _blocks(docs, progress))
             sides = {DOC_ROWS: _spooled(new_file, vectorizer, rows)}
             if queries is not None:
-                rows = ((query_vectorizer.transform_queries(block), ids) for ids, block in _blocks(queries, None))
-                sides[QUERY_ROWS] = _spooled(new_file, query_vectorizer, rows)
-        meta, arrays = encode(_SavedVectors(query_vectorizer, vectorizer, QUERY_ROWS in sides))
+                rows = ((vectorizer.transform_queries(block), ids) for ids, block in _blocks(queries, None))
+                sides[QUERY_ROWS] = _spooled(new_file, vectorizer, rows)
+        meta, arrays = encode(_SavedVectors(vectorizer, vectorizer, QUERY_ROWS in sides))
         for prefix, side in sides.items():
             arrays |= {prefix + name: array for name, array in side.arrays().items()}
         write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays)
