@@ -3,7 +3,8 @@
 ``"best"``
     the best mean; ties go to the smaller, then the earlier trial.
 ``"sparsest"``
-    the smallest trial within one standard error of the best; ties go to the better, then the earlier trial.
+    the smallest trial within one standard error of the best, over the same queries; ties go to the better, then the
+    earlier trial.
 `Gain.is_clear`
     a replacement is rejected unless its mean gain over the same queries exceeds the standard error of the gain.
 
@@ -76,14 +77,7 @@ def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def choose(
-    trials: Sequence[Trial],
-    rule: Rule = "best",
-    *,
-    higher_is_better: bool = True,
-    paired: bool = False,
-    n_errors: float = 1.0,
-) -> int:
+def choose(trials: Sequence[Trial], rule: Rule = "best", *, higher_is_better: bool = True) -> int:
     """Return the number of the trial chosen by a rule.
 
     Parameters
@@ -91,9 +85,6 @@ def choose(
     trials : trials; ties go to the earlier
     rule : "best" or "sparsest"
     higher_is_better : direction of the values
-    paired : use the standard error of the difference to the best over the same queries, instead of the usual, wider
-        standard error of the best mean
-    n_errors : number of standard errors that "sparsest" may give away
 
     Examples
     --------
@@ -116,8 +107,7 @@ def choose(
         raise InputError("a standard error needs the values of two or more queries")
     near = []
     for number, trial in enumerate(trials):
-        error = standard_error(top - trial.values if paired else top)
-        if means[number] >= means[best] - n_errors * error:
+        if means[number] >= means[best] - standard_error(top - trial.values):
             near.append(number)
     return min(near, key=lambda number: (trials[number].size, -means[number], number))
 

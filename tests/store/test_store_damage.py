@@ -124,10 +124,10 @@ FORGERIES = {
         "names the arrays file",
     ),
     "another size": (change_at("file", "size", to=1), "its manifest says 1"),
-    "another dtype": (change_at("arrays", "indices", "dtype", to="uint32"), "its manifest says uint32"),
+    "another dtype": (change_at("arrays", "indices", "dtype", to="uint32"), "another header than its manifest says"),
     "another shape": (
         change_at("arrays", "indices", "shape", to=[4]),
-        r"its manifest says int32 of shape \[4\]",
+        "another header than its manifest says",
     ),
     "a shape of floats": (change_at("arrays", "kept", "shape", to=[2.0]), r"shape\.0 is 2\.0 \(float\)"),
     "a negative length": (change_at("arrays", "kept", "shape", to=[-2]), r"shape\.0 is -2 .* at least 0"),
@@ -163,13 +163,15 @@ def test_forged_manifests_are_refused_without_taking_memory(saved: Path, name: s
 
 def header_of(entries: dict[str, tuple[str, list[int], list[Any]]]) -> bytes:
     keys = ("dtype", "shape", "data_offsets")
-    return json.dumps({name: dict(zip(keys, entry, strict=True)) for name, entry in entries.items()}).encode()
+    header = {name: dict(zip(keys, entry, strict=True)) for name, entry in entries.items()}
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    return encoded + b" " * (-len(encoded) % 8)
 
 
 GOOD_ENTRIES: dict[str, Any] = {
     "a": ("F32", [2], [0, 8]),
+    "c": ("I8", [0], [8, 8]),
     "b": ("BOOL", [2], [8, 10]),
-    "c": ("I8", [0], [0, 0]),
 }
 GOOD_DATA = np.float32([1, 2]).tobytes() + b"\0\1"
 FORGED_FILES = {
@@ -184,6 +186,8 @@ FORGED_FILES = {
     "one more byte": with_header(header_of(GOOD_ENTRIES), GOOD_DATA + b"\0"),
     "one byte less": with_header(header_of(GOOD_ENTRIES), GOOD_DATA[:-1]),
     "bools of 2": with_header(header_of(GOOD_ENTRIES), GOOD_DATA[:-1] + b"\2"),
+    "another order": with_header(header_of(dict(reversed(GOOD_ENTRIES.items()))), GOOD_DATA),
+    "another spelling": with_header(header_of(GOOD_ENTRIES).replace(b",", b", "), GOOD_DATA),
     "no entry": with_header(header_of({name: GOOD_ENTRIES[name] for name in "ab"}), GOOD_DATA),
 } | {
     f"entry {entry}": with_header(header_of({**GOOD_ENTRIES, name: entry}), GOOD_DATA)

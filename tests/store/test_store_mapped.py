@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.bundles import DTYPES, OLD, arrays_file, forge_arrays_file, is_same, with_header
+from support.bundles import DTYPES, OLD, arrays_file, is_same
 from tercet.errors import BundleError, DamagedBundleError
 from tercet.store import forget_pages, read_bundle, write_bundle
 
@@ -56,16 +56,6 @@ def test_unverified_only_the_numbers_are_believed(saved: Path) -> None:
     path.write_bytes(data[:-1])
     with pytest.raises(DamagedBundleError):
         read_bundle(saved, mapped=True, verify="never")
-
-
-def test_numbers_that_are_not_aligned_are_copied(tmp_path: Path) -> None:
-    write_bundle(tmp_path / "b", kind="k", meta={}, arrays={"a": np.float64([1, 2])})
-    header = b'{"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}} '
-    header += b" " * ((5 - len(header)) % 8)
-    forge_arrays_file(tmp_path / "b", with_header(header, np.float64([3, 4]).tobytes()))
-    found = read_bundle(tmp_path / "b", mapped=True).arrays["a"]
-    assert found.tolist() == [3, 4]
-    assert found.flags.aligned
 
 
 def test_pages_can_be_forgotten_and_read_again(saved: Path) -> None:

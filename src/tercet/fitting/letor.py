@@ -290,7 +290,7 @@ class RowCandidates:
             PathPoint(trial.setting["l1"], int(trial.size), trial.mean, None if np.isnan(error) else error)
             for trial, error in zip(trials, errors, strict=True)
         )
-        return choose(trials, self.rule, higher_is_better=higher, paired=True), points
+        return choose(trials, self.rule, higher_is_better=higher), points
 
 
 def best_feature(data: LetorData, measure: Measure, random_state: int = 0) -> SingleFeature:

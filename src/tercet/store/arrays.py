@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
-from tercet.store.canonical import MAX_MANIFEST_BYTES, parse_json
 from tercet.store.fields import shortened
 from tercet.store.mapping import map_file
 from tercet.store.schema import Bounds
@@ -35,8 +34,6 @@ Verify: TypeAlias = Literal["open", "never"]
 MAX_ARRAYS: Final = 4096
 MAX_ARRAY_BYTES: Final = 2**40
 MAX_DIMENSIONS: Final = 32
-# The header of an arrays file repeats the manifest's names and shapes, and adds two offsets to each.
-MAX_HEADER_BYTES: Final = 2 * MAX_MANIFEST_BYTES
 
 # Names of types in NumPy and the manifest, and in safetensors, which writes later types first.
 DTYPE_CODES: Final = {
@@ -125,19 +122,26 @@ def spec_of(array: npt.NDArray[Any]) -> ArraySpec:
 
 
 def arrays_file(arrays: Mapping[str, npt.NDArray[Any]]) -> list[memoryview]:
-    """Return the bytes of an arrays file, header and arrays, with the bits of the safetensors library."""
+    """Return the bytes of an arrays file, header and arrays."""
+    head, starts = _layout({name: spec_of(array) for name, array in arrays.items()})
+    return [memoryview(head), *(arrays[name].reshape(-1).view(np.uint8).data for name in starts)]
+
+
+def _layout(specs: Mapping[str, ArraySpec]) -> tuple[bytes, dict[str, int]]:
+    """Return the header, with the bits of the safetensors library, and the first byte of each array in their order."""
     rank = {name: number for number, name in enumerate(DTYPE_CODES)}
-    order = sorted(arrays, key=lambda name: (-rank[arrays[name].dtype.name], name))
     header: dict[str, Any] = {}
-    start = 0
-    for name in order:
-        spec, stop = spec_of(arrays[name]), start + arrays[name].nbytes
+    starts: dict[str, int] = {}
+    stop = 0
+    for name in sorted(specs, key=lambda name: (-rank[specs[name].dtype], name)):
+        spec, start = specs[name], stop
+        stop = start + spec.nbytes
         header[name] = {"dtype": DTYPE_CODES[spec.dtype], "shape": spec.shape, "data_offsets": [start, stop]}
-        start = stop
+        starts[name] = start
     encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     encoded += b" " * (-len(encoded) % 8)
-    parts = [memoryview(len(encoded).to_bytes(8, "little") + encoded)]
-    return parts + [arrays[name].reshape(-1).view(np.uint8).data for name in order]
+    head = len(encoded).to_bytes(8, "little") + encoded
+    return head, {name: len(head) + start for name, start in starts.items()}
 
 
 def read_arrays(
@@ -167,23 +171,22 @@ def read_arrays(
     OSError
         From the operating system.
     """
-    header_size = size - 8 - sum(spec.nbytes for spec in specs.values())
+    head, starts = _layout(specs)
     checked = not mapped or verify == "open"
     with open_regular_file(path) as file:
         real_size = os.fstat(file.fileno()).st_size
         if real_size != size:
             raise DamagedBundleError(f"{path} has {real_size} bytes; its manifest says {size}")
-        if not 0 <= header_size <= MAX_HEADER_BYTES:
+        if size != len(head) + sum(spec.nbytes for spec in specs.values()):
             raise DamagedBundleError(f"{path} has {size} bytes, which does not fit its header and arrays")
         content = map_file(file, size) if mapped else _read_whole(file, size, path)
         if checked:
             digest = hashlib.file_digest(file, "sha256") if mapped else hashlib.sha256(content.data)
             if digest.hexdigest() != sha256:
                 raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
-    if int.from_bytes(content[:8].tobytes(), "little") != header_size:
-        raise DamagedBundleError(f"{path} declares a header that does not fit its arrays in a file of {size} bytes")
-    starts = _check_header(content[8 : 8 + header_size].tobytes(), specs, path)
-    arrays = {name: _array_at(content, 8 + header_size + starts[name], spec) for name, spec in specs.items()}
+    if content[: len(head)].tobytes() != head:
+        raise DamagedBundleError(f"{path} has another header than its manifest says")
+    arrays = {name: _array_at(content, starts[name], spec) for name, spec in specs.items()}
     for name, array in arrays.items():
         # NumPy takes for granted that a bool is 0 or 1.
         if checked and array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
@@ -217,30 +220,4 @@ def _read_whole(file: io.BufferedReader, size: int, path: Path) -> npt.NDArray[n
 def _array_at(content: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
     native = np.dtype(spec.dtype)
     array = content[offset : offset + spec.nbytes].view(native.newbyteorder("<"))
-    # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
-    return np.require(array.astype(native, copy=False), requirements="A").reshape(spec.shape)
-
-
-def _check_header(data: bytes, specs: Mapping[str, ArraySpec], path: Path) -> dict[str, int]:
-    """Return the beginning of each array, after a comparison of header and manifest."""
-    where = f"{path}: header"
-    header = parse_json(data, where)
-    if not isinstance(header, dict) or header.keys() != specs.keys():
-        raise DamagedBundleError(f"{where} has {shortened(header)}; its manifest has {shortened(list(specs))}")
-    starts = {}
-    try:
-        # Empty arrays share their start with the array after them.
-        order = sorted(specs, key=lambda name: (int(header[name]["data_offsets"][0]), specs[name].nbytes))
-    except (TypeError, LookupError, ValueError, OverflowError) as error:
-        raise DamagedBundleError(f"{where} has an array without offsets: {error}") from error
-    start = 0
-    for name in order:
-        spec, end = specs[name], start + specs[name].nbytes
-        expected = {"dtype": DTYPE_CODES[spec.dtype], "shape": list(spec.shape), "data_offsets": [start, end]}
-        if json.dumps(header[name], sort_keys=True) != json.dumps(expected, sort_keys=True):
-            raise DamagedBundleError(
-                f"{path}: array {name!r} is {shortened(header[name])}; its manifest says {spec.dtype} of shape "
-                f"{list(spec.shape)} from {start} to {end}"
-            )
-        starts[name], start = start, end
-    return starts
+    return array.astype(native, copy=False).reshape(spec.shape)
