@@ -141,15 +141,18 @@ def write_bundle(
     storable = storable_arrays(arrays)
     check_storable(list(storable), "the names of the arrays")
 
-    made: list[Path] = []
     with _os_errors_as_bundle_errors(folder, "written", UNCHANGED):
+        existing = _nearest_existing(folder)
+        made = [path for path in (folder, *folder.parents) if existing in path.parents]
         try:
-            _make_folder(folder, made)
+            os.makedirs(folder, exist_ok=True)
+            for new in made:
+                sync_folder(new.parent)
             with lock_folder(folder):
                 _refuse_foreign_folder(folder, siblings, kind)
                 return _replace_bundle(folder, kind, meta, storable)
         except BaseException:
-            for new in reversed(made):
+            for new in made:
                 # Whoever put something into it meanwhile keeps it.
                 with contextlib.suppress(OSError):
                     os.rmdir(new)
@@ -167,10 +170,7 @@ def check_destination(path: str | os.PathLike[str], siblings: Collection[str] = 
     """
     folder = _checked_path(path)
     with _os_errors_as_bundle_errors(folder, "written"):
-        existing = folder
-        while not os.path.lexists(existing) and existing.parent != existing:
-            existing = existing.parent
-        _refuse_other_than_folder(existing)
+        existing = _nearest_existing(folder)
         if existing == folder:
             _refuse_foreign_folder(folder, siblings, kind)
         if not os.access(existing, os.W_OK):
@@ -274,26 +274,12 @@ def _os_errors_as_bundle_errors(folder: Path, done: str, which: str = "") -> Ite
 # Writing
 
 
-def _make_folder(folder: Path, made: list[Path]) -> None:
-    if folder.is_dir():
-        return
-    # Asked again: another writer may have made the folder between the two questions.
-    _refuse_other_than_folder(folder)
-    if folder.parent != folder:
-        _make_folder(folder.parent, made)
-    try:
-        os.mkdir(folder)
-    except FileExistsError:
-        if not folder.is_dir():  # otherwise another writer was faster, and that is all right
-            raise
-        return
-    made.append(folder)
-    sync_folder(folder.parent)
-
-
-def _refuse_other_than_folder(path: Path) -> None:
-    if os.path.lexists(path) and not path.is_dir():
-        raise BundleError(f"{path} exists and is not a folder; nothing was written")
+def _nearest_existing(folder: Path) -> Path:
+    """Return the folder, or its nearest parent that is there."""
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path) or path.parent == path)
+    if not existing.is_dir():
+        raise BundleError(f"{existing} exists and is not a folder; nothing was written")
+    return existing
 
 
 def _refuse_foreign_folder(folder: Path, siblings: Collection[str], kind: str | None) -> None:
