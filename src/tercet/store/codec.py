@@ -172,13 +172,8 @@ class _Key(NamedTuple):
     write: Write
     omitted: Any  # the value that is not stored; MISSING for none
 
-    def read_from(self, meta: Mapping[str, Any], source: _Source, prefix: str) -> dict[str, Any]:
-        """Return the value by name; empty for the default of the class."""
-        if self.name in meta:
-            return {self.name: self.read(meta[self.name], source, prefix + self.dot)}
-        if self.absent is None:
-            raise source.error(prefix + self.dot, f" is missing; expected {self.expected}")
-        return self.absent
+    def missing(self, source: _Source, prefix: str) -> DamagedBundleError:
+        return source.error(prefix + self.dot, f" is missing; expected {self.expected}")
 
 
 class _Later(NamedTuple):
@@ -292,11 +287,14 @@ def _read_class(
         raise source.error(f"{prefix}{unknown}.", f" is unknown; known here: {', '.join(plan.known)}")
     values: dict[str, Any] = {}
     for key in plan.keys:
-        name = key[0]
-        if name in meta and type(meta[name]) is key[2]:  # most values are texts
-            values[name] = meta[name]
+        name, dot, exact, read, absent = key[:5]
+        if name in meta:
+            value = meta[name]
+            values[name] = value if type(value) is exact else read(value, source, prefix + dot)
+        elif absent is None:
+            raise key.missing(source, prefix)
         else:
-            values |= key.read_from(meta, source, prefix)
+            values |= absent
     if plan.later or plan.shape_lengths or plan.lengths:
         _read_later(plan, meta, source, prefix, dict(lengths or {}), values)
     try:
@@ -355,12 +353,15 @@ def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
 
 
 def _late_field(key: _Key, same: SameAs) -> _Later:
+    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
+        if key.name not in meta:
+            raise key.missing(source, prefix)
+        return key.read(meta[key.name], source, prefix + key.dot)
+
     def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
         meta[key.name] = key.write(value, prefix + key.dot, arrays)
 
-    return _Later(
-        key.name, same, lambda meta, source, prefix, lengths: key.read_from(meta, source, prefix)[key.name], write
-    )
+    return _Later(key.name, same, read, write)
 
 
 def _array_field(name: str, same: SameAs | None, shape: Shape, dtypes: Any, may_be_none: bool) -> _Later:
