@@ -43,6 +43,7 @@ NOT_RUN = {
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
+    "--parallel": "the data has one language; tests/cli/test_parallel_cli.py runs it",
 }
 
 
