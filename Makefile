@@ -102,7 +102,7 @@ lock: $(TOOLS)/.done
 	  $(LOCK) - -o requirements/build.lock
 
 # Known faults of what the locks name, for which the database of advisories must be reached: what could not be looked up is an
-# error. And licences, which are here.
+# error. And licenses, which are here.
 audit: $(TOOLS)/.done $(VENV)/.test
 	$(TOOLS)/bin/pip-licenses --python=$(BIN)/python --from=mixed --order=license --format=markdown
 	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes \

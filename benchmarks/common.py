@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import tercet as tc
-from tercet.data.labelled import LabelledTexts, read_20newsgroups
+from tercet.data.labeled import LabeledTexts, read_20newsgroups
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the reproductions, which are not installed
 
@@ -88,7 +88,7 @@ class Newsgroups:
     y_test: NDArray[Any]
 
 
-def read_newsgroups(data_home: Path) -> tuple[LabelledTexts, LabelledTexts]:
+def read_newsgroups(data_home: Path) -> tuple[LabeledTexts, LabeledTexts]:
     """The texts of the bydate split, packed or extracted."""
     archive = data_home / ARCHIVE
     return read_20newsgroups(archive if archive.exists() else data_home)
@@ -99,7 +99,7 @@ def load_newsgroups(data_home: Path, n_words: int = N_WORDS) -> Newsgroups:
     return newsgroups_rows(*read_newsgroups(data_home), n_words)
 
 
-def newsgroups_rows(train: LabelledTexts, test: LabelledTexts, n_words: int = N_WORDS) -> Newsgroups:
+def newsgroups_rows(train: LabeledTexts, test: LabeledTexts, n_words: int = N_WORDS) -> Newsgroups:
     vectorizer = tc.Vectorizer(
         analyzer=tc.Analyzer(stop_words="english", html=False), max_features=n_words, sublinear_tf=True
     )

@@ -48,7 +48,7 @@ def made_up_rows(n_rows: int, seed: int) -> Iterator[LetorData]:
 
 
 def learn(chunks: Iterable[LetorData]) -> tc.FTRLRanker:
-    ranker = tc.FTRLRanker(normalise_pairs=True)
+    ranker = tc.FTRLRanker(normalize_pairs=True)
     for chunk in chunks:
         ranker.partial_fit(chunk.X, chunk.y, chunk.qid)
     return ranker

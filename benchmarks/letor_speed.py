@@ -62,7 +62,7 @@ RATES = tuple(np.geomspace(0.003, 3, 9).round(4).tolist())
 VARIANTS: dict[str, dict[str, Any]] = {
     "the paper's: squared hinge": {},
     "plain rate (Nonfea)": {"per_feature": False},
-    "divided by pairs": {"normalise_pairs": True},
+    "divided by pairs": {"normalize_pairs": True},
     "listnet": {"loss": "listnet"},
     "batches of 100 pairs": {"batch_size": 100},
 }
@@ -158,7 +158,7 @@ class Tried:
 
 
 def our_ranker(setting: tuple[float, float]) -> tc.FTRLRanker:
-    return tc.FTRLRanker(l1=setting[0], rate=setting[1], normalise_pairs=True)
+    return tc.FTRLRanker(l1=setting[0], rate=setting[1], normalize_pairs=True)
 
 
 def fit_ours(setting: tuple[float, float], fold: LetorFold) -> tc.FTRLRanker:

@@ -1,7 +1,7 @@
 """Measure words and memory of `tc.fit`, apart and together, on data that training never saw.
 
 nfcorpus     NFCorpus, dev queries
-toollens     ToolLens, test requests, by default and for a closed catalogue
+toollens     ToolLens, test requests, by default and for a closed catalog
 wikispeedia  links of Wikispeedia articles that training has no link of
 newsgroups   20 Newsgroups, test posts, beside the posteriors of logistic regression
 shop         click log of the made shop of examples/, known and new products apart
@@ -52,7 +52,7 @@ from common import (
 )
 from memory_cases import CASES, COMPLETE, QUICK_LENGTH, Case, Docs, Skipped, data_folder, grow, with_past_queries
 from tercet.choose import Gain
-from tercet.data.labelled import LabelledTexts
+from tercet.data.labeled import LabeledTexts
 from tercet.errors import InputError
 from tercet.measure import average_precision_of_classes
 from tercet.search.growth import GrowingVocabulary
@@ -135,7 +135,7 @@ def variants(model: tc.TextModel) -> Iterator[tuple[str, tc.TextModel]]:
 
 
 def values_of(case: Case, model: tc.TextModel, docs: Docs) -> dict[tuple[str, str], Values]:
-    """Rank the catalogue for every test query, and return each measure of each test."""
+    """Rank the catalog for every test query, and return each measure of each test."""
     names = ["R@5" if name == COMPLETE else name for name in case.measures]
     n_hidden = max(len(hidden) for test in case.tests.values() for hidden in (*test.hidden.values(), ()))
     depth = len(docs) if "AP" in names else min(len(docs), DEPTH + n_hidden)
@@ -255,7 +255,7 @@ def newsgroups(options: argparse.Namespace) -> Record:
     fits, gaps = [], []
     for seed in options.seeds:
         with (clock := Clock()).running():
-            model = tc.fit_labelled(train.texts, train.labels, random_state=seed, options={"verbose": False})
+            model = tc.fit_labeled(train.texts, train.labels, random_state=seed, options={"verbose": False})
         fits.append(Outcome(seed, clock, model.parts))
         print(f"  newsgroups, seed {seed}: {fits[-1]}", flush=True)
         for system, part in variants(model):
@@ -269,15 +269,15 @@ def newsgroups(options: argparse.Namespace) -> Record:
     return {"records": records, "gaps": [gap.mean for gap in gaps]}
 
 
-def few_posts(posts: LabelledTexts) -> LabelledTexts:
+def few_posts(posts: LabeledTexts) -> LabeledTexts:
     """The beginnings of about a hundred posts, for a quick run."""
     rows = range(0, len(posts), 1 + len(posts) // 100)
     texts = [posts.texts[row][:QUICK_LENGTH] for row in rows]
-    return LabelledTexts(texts, *([column[row] for row in rows] for column in (posts.labels, posts.names)))
+    return LabeledTexts(texts, *([column[row] for row in rows] for column in (posts.labels, posts.names)))
 
 
 def growing(options: argparse.Namespace) -> Record:
-    """Catalogues that grew by a fifth after training, and new answers against BM25."""
+    """Catalogs that grew by a fifth after training, and new answers against BM25."""
     results: Record = {}
     rows = []
     for name in GROWING:

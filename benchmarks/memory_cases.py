@@ -52,11 +52,11 @@ class Case:
 
     Attributes
     ----------
-    docs : the catalogue at the time of the tests
+    docs : the catalog at the time of the tests
     train : judgements of past queries; links of documents where the case is ``linked``
     tests : judgements to measure by, "all" and kinds of answers
     clicks : a click log instead of judgements
-    added : documents that were added to the catalogue after training
+    added : documents that were added to the catalog after training
     """
 
     name: str

@@ -150,7 +150,7 @@ def memory(n: int, n_basis: int, seed: int) -> dict[str, Any]:
 # -- against NumPy ----------------------------------------------------------------------------------------------------
 
 
-def centred(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def centered(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """``√n (v - mean)`` over the rows of each query, which have equal sizes and follow one another."""
     by_query = values.reshape(-1, N_OF_QUERY, values.shape[1])
     return (np.sqrt(N_OF_QUERY) * (by_query - by_query.mean(axis=1, keepdims=True))).reshape(values.shape)
@@ -158,20 +158,20 @@ def centred(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def numpy_basic(rows: Rows) -> NDArray[np.float64]:
     """Equation 7 by hand: ``(C K C' + I) b = C y``, ``a = C' b``, with ``L = C'C``."""
-    half = centred(rbf_kernel(rows.X, gamma=GAMMA))
-    both = centred(half.T)
+    half = centered(rbf_kernel(rows.X, gamma=GAMMA))
+    both = centered(half.T)
     both[np.diag_indices(len(both))] += 1.0
     b = linalg.cho_solve(
-        linalg.cho_factor(both, lower=True, overwrite_a=True, check_finite=False), centred(rows.y[:, None])
+        linalg.cho_factor(both, lower=True, overwrite_a=True, check_finite=False), centered(rows.y[:, None])
     )
-    return centred(b)[:, 0]
+    return centered(b)[:, 0]
 
 
 def numpy_sparse(rows: Rows, basis: NDArray[np.int64]) -> NDArray[np.float64]:
     """Equation 8 by hand: ``(Z'Z + K_RR) a = Z'C y`` with ``Z = C K_MR``."""
     K = rbf_kernel(rows.X, rows.X[basis], gamma=GAMMA)
-    Z = centred(K)
-    return linalg.solve(Z.T @ Z + K[basis], Z.T @ centred(rows.y[:, None])[:, 0], assume_a="pos", check_finite=False)
+    Z = centered(K)
+    return linalg.solve(Z.T @ Z + K[basis], Z.T @ centered(rows.y[:, None])[:, 0], assume_a="pos", check_finite=False)
 
 
 def against_numpy(n: int, n_basis: int, seed: int) -> dict[str, Any]:

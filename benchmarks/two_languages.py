@@ -98,7 +98,7 @@ def two_rows(name: str, weights: Weights, values: Values, others: Values | None,
     return there[:3] + back[1:]
 
 
-def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
+def neighbors(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     """Mean average precision of the articles that an article mentions."""
     Q, D = task.query_block("ja"), task.D
 
@@ -135,7 +135,7 @@ def main() -> None:
     results: dict[str, Any] = {"machine": machine_facts()}
     for title, measured, columns in (
         ("The translation, MRR", translations, ["ja → en", "to CL-LSI", "en → ja", "to CL-LSI", "s"]),
-        ("Articles it mentions, MAP", neighbours, ["MAP", "to CL-LSI", "s"]),
+        ("Articles it mentions, MAP", neighbors, ["MAP", "to CL-LSI", "s"]),
     ):
         rows = measured(task, arguments.seed, arguments.quick)
         print_table(title, ["", *columns], rows)

@@ -45,7 +45,7 @@ GRAPH = "wikispeedia_paths-and-graph"
 _FIRST = "#copyright"
 _SUBJECTS = "2007 Schools Wikipedia Selection."
 _SOURCE = 'Retrieved from "'
-_LICENCE = "This reference article is mainly selected from the English Wikipedia"
+_LICENSE = "This reference article is mainly selected from the English Wikipedia"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def read_wikispeedia(path: str | Path) -> LinkedTexts:
     """Read 4,598 articles of "Wikipedia for Schools" and the 119,769 links between them, in about two seconds.
 
     Shared parts are removed from every article: the line ``#copyright``, the paragraph of related subjects, the address
-    and the licence. The title is the first line. Ids are names without URL quoting, as in ``Áedán_mac_Gabráin``, in the
+    and the license. The title is the first line. Ids are names without URL quoting, as in ``Áedán_mac_Gabráin``, in the
     order of ``articles.tsv``. Listed articles without a text and links of an article to itself are dropped.
 
     Parameters
@@ -128,10 +128,10 @@ def _article_alone(text: str) -> str:
     if len(paragraphs) > 1 and paragraphs[1].startswith(_SUBJECTS):
         del paragraphs[1]
     alone = "\n\n".join(paragraphs)
-    licence = alone.rfind(_LICENCE)
-    if licence >= 0:
-        source = alone.rfind(_SOURCE, 0, licence)
-        alone = alone[: source if source >= 0 else licence]
+    license = alone.rfind(_LICENSE)
+    if license >= 0:
+        source = alone.rfind(_SOURCE, 0, license)
+        alone = alone[: source if source >= 0 else license]
     return alone.strip()
 
 

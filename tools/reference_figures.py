@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SEED = 0
 NDCG = "nDCG@10"
 LETOR_NDCG = "nDCG(dcg='exp-log2')@10"
-GROUPS = ("comp.graphics", "rec.autos", "sci.med", "sci.space", "talk.politics.guns")  # of `fit_labelled`
+GROUPS = ("comp.graphics", "rec.autos", "sci.med", "sci.space", "talk.politics.guns")  # of `fit_labeled`
 N_PREFERENCES, N_TEST_PREFERENCES = 100_000, 20_000
 N_LISTS = 30_000  # of the shop's click log
 
@@ -94,7 +94,7 @@ def nfcorpus(data_home: Path | None) -> dict[str, Figure]:
 
 
 def newsgroups(data_home: Path | None) -> dict[str, Figure]:
-    """MAP of test posts as queries, and error on test preferences: two rankers, and `fit_labelled` on five groups."""
+    """MAP of test posts as queries, and error on test preferences: two rankers, and `fit_labeled` on five groups."""
     assert data_home is not None
     data = load_newsgroups(data_home)
     prefs = tc.Preferences.from_labels(data.y, N_PREFERENCES, random_state=SEED)
@@ -110,10 +110,10 @@ def newsgroups(data_home: Path | None) -> dict[str, Figure]:
         [(text, label) for text, label in zip(part.texts, part.labels, strict=True) if label in GROUPS]
         for part in read_newsgroups(data_home)
     )
-    model = tc.fit_labelled(*zip(*train, strict=True), random_state=SEED, options={"verbose": False})
+    model = tc.fit_labeled(*zip(*train, strict=True), random_state=SEED, options={"verbose": False})
     texts, labels = zip(*test, strict=True)
     X_test = model.docs(dict(enumerate(texts)))
-    return figures | _class_figures("20 Newsgroups, fit_labelled", model.weights, X_test, np.array(labels))
+    return figures | _class_figures("20 Newsgroups, fit_labeled", model.weights, X_test, np.array(labels))
 
 
 def _class_figures(name: str, weights: Weights, X: sparse.csr_array, y: NDArray[Any]) -> dict[str, Figure]:

@@ -129,7 +129,7 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
     yield from (f"{wheel.name} has {n}" for n in sorted(names - expected) if not n.startswith(f"{info}/"))
     yield from (f"{name} is of a kind that is not shipped" for name in expected if Path(name).suffix not in SHIPPED)
     if f"{info}/licenses/LICENSE" not in names:
-        yield f"{wheel.name} has no licence"
+        yield f"{wheel.name} has no license"
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     for field, value in (("License-Expression", project["license"]), ("Requires-Python", project["requires-python"])):
         if stated[field] != value:

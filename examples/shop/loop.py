@@ -302,15 +302,15 @@ def draw(courses: Sequence[Course], path: Path) -> None:
         strict=True,
     ):
         axes.set_title(f"{MEASURE} of what is served, {name}", loc="left", fontsize=9.5)
-        for course, colour in zip(courses, ("tab:blue", "tab:gray", "tab:red"), strict=False):
+        for course, color in zip(courses, ("tab:blue", "tab:gray", "tab:red"), strict=False):
             label = f"{course.attackers:.0%} attackers" if course.attackers else "honest visitors"
-            axes.step(course.n_lists, getattr(course, values), where="post", color=colour, label=label)
+            axes.step(course.n_lists, getattr(course, values), where="post", color=color, label=label)
             changed = [at for at in range(1, len(course.models)) if course.models[at] != course.models[at - 1]]
             axes.plot(
                 [course.n_lists[at] for at in changed],
                 [getattr(course, values)[at] for at in changed],
                 "o",
-                color=colour,
+                color=color,
                 markersize=4,
             )
         axes.set_xlabel("lists shown; a dot is a promotion")

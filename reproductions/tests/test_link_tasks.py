@@ -199,7 +199,7 @@ def test_a_plan_starts_from_mates_and_draws_hard_negatives(linked_home):
     method = Method(
         "x", "x", "LowRankRanker", preferences=20_000, parallel=True, negatives="hard", early_stop=True, map=block
     )
-    parameters = {"n_components": 4, "diagonal": "none", "normalise": "latent", "margin": 0.3}
+    parameters = {"n_components": 4, "diagonal": "none", "normalize": "latent", "margin": 0.3}
     still = fit_method(method, task, parameters | {"rate": 1e-30}, 0)
     assert still.ranker.n_steps_ == 0, "nothing was better than the start, which is cross-language LSI"
     ours, theirs = (fitted.match(method.all_models()[0]).weights.rank(task.Q, task.D, N) for fitted in (still, lsi))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tercet.fitting import FitOptions as FitOptions
     from tercet.fitting import TextModel as TextModel
     from tercet.fitting import fit as fit
-    from tercet.fitting import fit_labelled as fit_labelled
+    from tercet.fitting import fit_labeled as fit_labeled
     from tercet.fitting import fit_letor as fit_letor
     from tercet.fitting import fit_linked as fit_linked
     from tercet.fitting import fit_parallel as fit_parallel
@@ -66,7 +66,7 @@ else:
                 "FitOptions",
                 "TextModel",
                 "fit",
-                "fit_labelled",
+                "fit_labeled",
                 "fit_letor",
                 "fit_linked",
                 "fit_parallel",

@@ -159,7 +159,7 @@ def simulate_clicks(
         for row, docs, clicks in zip(asked.tolist(), shown, clicked.tolist(), strict=True)
     )
     marked = tuple(is_shuffled.tolist()) if traffic.shuffled else ()
-    return ClickLog(impressions, True, form="simulated", sessions=tuple(sessions), randomised=marked)
+    return ClickLog(impressions, True, form="simulated", sessions=tuple(sessions), randomized=marked)
 
 
 def _sessions(n_lists: int, traffic: Traffic, rng: np.random.Generator) -> list[str]:

@@ -192,7 +192,7 @@ def test_fit_learns_from_clicks_and_from_all_together(tmp_path):
 
 
 @pytest.mark.slow
-def test_fit_labelled_folder(tmp_path):
+def test_fit_labeled_folder(tmp_path):
     rng = np.random.default_rng(1)
     for label in ("space", "sport", "food"):
         (tmp_path / "data" / label).mkdir(parents=True)
@@ -201,7 +201,7 @@ def test_fit_labelled_folder(tmp_path):
             (tmp_path / "data" / label / f"{i}.txt").write_text(" ".join(words))
     result = run("fit", tmp_path / "data", "-o", tmp_path / "m", "--steps", 3000)
     assert result.exit_code == 0, result.output
-    assert "120 texts in 3 labelled folders" in result.output
+    assert "120 texts in 3 labeled folders" in result.output
     assert "120 training queries, 120 of them left out in turn. Each text was left out twice" in result.output
     assert tc.load(tmp_path / "m").report.measure == "AP"
     (tmp_path / "qrels.tsv").write_text("q\t0\td\t1\n")
@@ -209,7 +209,7 @@ def test_fit_labelled_folder(tmp_path):
         result = run("fit", tmp_path / "data", option, value, "-o", tmp_path / "other")
         assert result.exit_code == 1
         assert option in result.output
-        assert "labelled texts" in result.output
+        assert "labeled texts" in result.output
         assert not (tmp_path / "other").exists()
 
 

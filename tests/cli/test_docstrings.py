@@ -89,7 +89,7 @@ PACKAGE = {
             Ov.make : Build one there.
             """
 
-            colour = property(lambda self: 1, doc="Not a method.")
+            color = property(lambda self: 1, doc="Not a method.")
             size = cached_property(len)
             rack = Wrapper()
 

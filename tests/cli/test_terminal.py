@@ -68,7 +68,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = tc.Vectorizer().fit(docs.values())
     model = tc.TextModel(words, words, tc.Weights([tc.weights.Identity(n_terms=len(words.words_))]))
     folder = tmp_path_factory.mktemp("terminal")
-    stored_fields = {doc_id: {"id": doc_id, "text": text, f"colour{ATTACK}": ATTACK} for doc_id, text in docs.items()}
+    stored_fields = {doc_id: {"id": doc_id, "text": text, f"color{ATTACK}": ATTACK} for doc_id, text in docs.items()}
     tc.Index.build(list(stored_fields.values()), model, folder / "index")
     model.save(folder / "model")
     return folder / "index"

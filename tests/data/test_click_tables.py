@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercet.data import recognise
+from tercet.data import recognize
 from tercet.data.click_tables import as_click_log, read_click_log
 from tercet.data.clicks import Impression
 from tercet.data.tables import BadRows
@@ -148,7 +148,7 @@ def test_queries_and_events_of_ubi(tmp_path, form):
         log = read_click_log(source)
         assert log.impressions == (TEA, MILK)
         assert log.is_timed
-    assert recognise(tmp_path) == "click-log"
+    assert recognize(tmp_path) == "click-log"
     notes = " ".join(log.notes)
     assert "1 events are neither clicks nor impressions" in notes
     assert "1 events are of searches that are not there" in notes
@@ -278,20 +278,20 @@ def test_rows_of_lists_in_any_order_come_back_by_search_and_position(lists, rand
     ]
 
 
-def test_a_table_of_clicks_is_recognised_and_its_bad_rows_are_listed(tmp_path):
+def test_a_table_of_clicks_is_recognized_and_its_bad_rows_are_listed(tmp_path):
     rows = ["s,100,tea,1,a,0", "s,100,tea,2,b,1", "s,100,tea,3,c,maybe"]
     file = written(tmp_path / "clicks.csv", HEAD, *rows)
-    assert recognise(file) == "click-log"
+    assert recognize(file) == "click-log"
     bad = BadRows(1)
     assert read_click_log(file, refused=bad).impressions == (Impression("tea", ("a", "b"), ("b",)),)
     [problem] = bad.problems
     assert "clicks.csv:4: clicked 'maybe'" in str(problem)
     events = ["s,impression,tea,a,1", "s,impression,tea,b,2", "s,click,tea,b,2"]
     file = written(tmp_path / "events.csv", "session,event,query,sku,position", *events)
-    assert recognise(file) == "click-log"
+    assert recognize(file) == "click-log"
     assert read_click_log(file).impressions == (Impression("tea", ("a", "b"), ("b",)),)
     products = written(tmp_path / "products.csv", "sku,title,keywords,clicks", "a,Tea,green,7", "b,Milk,white,9")
-    assert recognise(products) == "documents"
+    assert recognize(products) == "documents"
 
 
 def test_frames_are_logs():
@@ -317,7 +317,7 @@ def test_lists_that_a_service_made_by_chance_are_marked(tmp_path, form):
             "query_response_hit_ids": ["a", "b"],
             "query_attributes": attributes,
         }
-        for number, attributes in enumerate([{"version": "v1"}, {"version": "v1", **teams}, {"randomised": True}])
+        for number, attributes in enumerate([{"version": "v1"}, {"version": "v1", **teams}, {"randomized": True}])
     ]
     event = {"action_name": "click", "query_id": "q1", "event_attributes": {"object": {"object_id": "b"}}}
     for name, records in (("ubi_queries", queries), ("ubi_events", [event])):
@@ -330,7 +330,7 @@ def test_lists_that_a_service_made_by_chance_are_marked(tmp_path, form):
                 csv.writer(stream).writerows([list(records[0]), *rows])
     log = read_click_log(tmp_path)
     assert log.interleaved == (False, True, False)
-    assert log.randomised == (False, False, True)
+    assert log.randomized == (False, False, True)
     assert log.subset([1]).interleaved == (True,)
 
 
@@ -341,7 +341,7 @@ SHOWN_BY_EVENTS = (
 )
 
 
-@pytest.mark.parametrize("role", ["list", "session", "action", "doc", "time", "randomised"])
+@pytest.mark.parametrize("role", ["list", "session", "action", "doc", "time", "randomized"])
 def test_a_named_column_of_events_must_be_there(tmp_path, role):
     file = written(tmp_path / "events.csv", *SHOWN_BY_EVENTS, "1,s,click,tea,b,2")
     assert read_click_log(file).impressions == (Impression("tea", ("a", "b"), ("b",)),)
@@ -352,7 +352,7 @@ def test_a_named_column_of_events_must_be_there(tmp_path, role):
 def test_columns_of_two_tables_can_be_named(tmp_path):
     queries = written(tmp_path / "q.csv", "id,words,who,hits,mixed", "7,tea,ann,a|b,1", "8,milk,bob,b|a,0")
     events = written(tmp_path / "e.csv", "search,kind,object_id", "7,click,b", "8,click,b")
-    columns = {"action": "kind", "query": "words", "session": "who", "shown": "hits", "randomised": "mixed"}
+    columns = {"action": "kind", "query": "words", "session": "who", "shown": "hits", "randomized": "mixed"}
     with pytest.raises(FormatError, match="Which column holds the id of the search"):
         read_click_log([queries, events], columns=columns)
     with pytest.raises(FormatError, match="rename it to 'list'"):
@@ -360,7 +360,7 @@ def test_columns_of_two_tables_can_be_named(tmp_path):
     queries = written(tmp_path / "q.csv", "query_id,words,who,hits,mixed", "7,tea,ann,a|b,1", "8,milk,bob,b|a,0")
     log = read_click_log([queries, events], columns=columns | {"list": "search"})
     assert log.impressions == (Impression("tea", ("a", "b"), ("b",)), Impression("milk", ("b", "a"), ("b",)))
-    assert (log.sessions, log.randomised) == (("ann", "bob"), (True, False))
+    assert (log.sessions, log.randomized) == (("ann", "bob"), (True, False))
 
 
 def test_rows_without_the_id_of_a_search_are_lists_of_their_session(tmp_path):

@@ -63,7 +63,7 @@ def test_hostile_files_are_read_in_linear_time_or_refused(tmp_path: Path, name: 
         "a quote that is not closed",
         "a record of many cells",
         "a gzip bomb",
-        "a packed text in a labelled folder",
+        "a packed text in a labeled folder",
         "a tar header",
         "a wide row before narrow ones",
     ],
@@ -173,7 +173,7 @@ def test_many_small_bombs_in_a_folder_count_together(tmp_path: Path, monkeypatch
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.txt").write_bytes(gzip.compress(b"a " * 50_000))
     with pytest.raises(FormatError, match=r"texts: the packed data of .* unpacks to more than 100 times"):
-        data.read_labelled_folder(tmp_path / "texts")
+        data.read_labeled_folder(tmp_path / "texts")
 
 
 def test_a_parquet_file_says_how_large_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_deep_json_in_a_cell_and_in_a_manifest_is_no_error_of_python(tmp_path: P
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "manifest.json").write_text(deep)
     with pytest.raises(InputError, match="of no known kind"):
-        data.recognise(tmp_path / "folder")
+        data.recognize(tmp_path / "folder")
 
 
 def test_a_message_about_a_file_is_short_whatever_the_file_says() -> None:

@@ -66,7 +66,7 @@ def test_links_are_read_from_parquet_and_by_named_columns(tmp_path):
         ("a\t007\nb\ta\n", 1, "the first line must name the columns; found '007'"),
         ('{"source": "a", "target": 0.5}\n', 1, "target is 0.5, a number with a point"),
         ('{"source": "a", "target": ["007", ""]}\n', 1, "target is empty"),
-        ("source,colour,grade\na,007,1\n", None, "Which column holds the target"),
+        ("source,color,grade\na,007,1\n", None, "Which column holds the target"),
         ("source,target\na,a\n", None, "the file holds no links between two documents"),
         ("", None, "the file is empty"),
     ],

@@ -1,4 +1,4 @@
-"""Numbers and dates of a country are recognised by the whole column, or stay text."""
+"""Numbers and dates of a country are recognized by the whole column, or stay text."""
 
 import csv
 import datetime

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tercet.data import labelled, read_qrels, read_run
+from tercet.data import labeled, read_qrels, read_run
 from tercet.data.beir import read_beir
-from tercet.data.labelled import read_20newsgroups, read_labelled_folder
+from tercet.data.labeled import read_20newsgroups, read_labeled_folder
 from tercet.data.letor import read_letor
-from tercet.data.recognition import recognise
+from tercet.data.recognition import recognize
 from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError
 
@@ -56,7 +56,7 @@ def test_qrels_and_runs_keep_ids_as_they_are(tmp_path: Path) -> None:
 )
 def test_preferences_with_weights(tmp_path: Path, content: str) -> None:
     (tmp_path / "f").write_text(content)
-    assert recognise(tmp_path / "f") == "triplets"
+    assert recognize(tmp_path / "f") == "triplets"
     assert read_triplets(tmp_path / "f").triplets == [("q", "a", "b", 2.0), ("q", "b", "c", 0.5)]
 
 
@@ -76,7 +76,7 @@ def fill(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-def test_labelled_folders_are_sorted_and_skip_what_is_hidden(tmp_path: Path) -> None:
+def test_labeled_folders_are_sorted_and_skip_what_is_hidden(tmp_path: Path) -> None:
     fill(
         tmp_path,
         {
@@ -88,7 +88,7 @@ def test_labelled_folders_are_sorted_and_skip_what_is_hidden(tmp_path: Path) -> 
             "README": b"\xff",
         },
     )
-    read = read_labelled_folder(tmp_path)
+    read = read_labeled_folder(tmp_path)
     assert read.texts == ["é", "b ten", "b two\r\n"]
     assert read.labels == ["a", "b", "b"]
     assert read.names == ["a/x", "b/10.txt", "b/2.txt"]
@@ -116,25 +116,25 @@ def test_labelled_folders_are_sorted_and_skip_what_is_hidden(tmp_path: Path) -> 
         ),
     ],
 )
-def test_broken_labelled_folders(
+def test_broken_labeled_folders(
     files: dict[str, bytes], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fill(Path("data"), files)
     with pytest.raises(FormatError) as caught:
-        read_labelled_folder("data")
+        read_labeled_folder("data")
     assert str(caught.value) == message
 
 
-def test_labelled_folders_in_another_encoding(tmp_path: Path) -> None:
+def test_labeled_folders_in_another_encoding(tmp_path: Path) -> None:
     fill(tmp_path, {"a/1": b"caf\xe9", "b/1": b""})
-    assert read_labelled_folder(tmp_path, encoding="latin-1").texts == ["café", ""]
+    assert read_labeled_folder(tmp_path, encoding="latin-1").texts == ["café", ""]
     with pytest.raises(InputError, match="unknown encoding 'martian'"):
-        read_labelled_folder(tmp_path, encoding="martian")
+        read_labeled_folder(tmp_path, encoding="martian")
     with pytest.raises(InputError, match="unknown encoding 'hex'"):  # which is of bytes
-        read_labelled_folder(tmp_path, encoding="hex")
+        read_labeled_folder(tmp_path, encoding="hex")
     with pytest.raises(FormatError, match="there is no such folder"):
-        read_labelled_folder(tmp_path / "none")
+        read_labeled_folder(tmp_path / "none")
 
 
 POSTS = {
@@ -224,7 +224,7 @@ def test_20newsgroups_has_bounds_and_no_repeats(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(FormatError, match="20news-bydate-train/a/1 is in the archive twice"):
         read_20newsgroups(file)
     file.write_bytes(archive(POSTS))
-    monkeypatch.setattr(labelled, "LARGEST_ARCHIVE", 100)
+    monkeypatch.setattr(labeled, "LARGEST_ARCHIVE", 100)
     with pytest.raises(FormatError, match="brings it beyond any real copy"):
         read_20newsgroups(file)
     with pytest.raises(FormatError, match=r"20news-bydate-train: there is no such folder"):

@@ -9,7 +9,7 @@ import pytest
 from tercet.data import (
     iter_corpus,
     read_qrels,
-    recognise,
+    recognize,
     write_qrels,
 )
 from tercet.data.judgements import read_judgements
@@ -31,7 +31,7 @@ def test_judgements_named_tsv_are_in_the_form_of_beir_and_keep_blanks(tmp_path: 
     qrels = {"a query": {"007": 1, "a b": 0}}
     write_qrels(tmp_path / name, qrels)
     assert read_qrels(tmp_path / name) == qrels
-    assert recognise(tmp_path / name) == "qrels"
+    assert recognize(tmp_path / name) == "qrels"
     with pytest.raises(InputError, match=r"'a query' holds a blank.*name the file \.csv"):
         write_qrels(tmp_path / "f.txt", qrels)
     write_qrels(tmp_path / "f.csv", qrels)
@@ -49,7 +49,7 @@ def test_judgements_named_tsv_are_in_the_form_of_beir_and_keep_blanks(tmp_path: 
 )
 def test_an_export_of_quepid_is_a_table_of_judgements(tmp_path: Path, content: str) -> None:
     (tmp_path / "case.csv").write_text(content)
-    assert recognise(tmp_path / "case.csv") == "judgements"
+    assert recognize(tmp_path / "case.csv") == "judgements"
     read = read_judgements(tmp_path / "case.csv")
     assert read.qrels == {"star wars": {"007": 3, "11": 0}}
     assert read.n_ungraded == 1

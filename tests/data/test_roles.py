@@ -19,13 +19,13 @@ def test_usual_names_are_guessed_for_every_role(kind):
 
 @pytest.mark.parametrize("kind", TABLE_ROLES)
 def test_all_missing_columns_are_asked_for_at_once(kind):
-    guess = guess_roles(["colour"], kind)
+    guess = guess_roles(["color"], kind)
     required = [role for role in TABLE_ROLES[kind] if role.required]
     assert list(guess.missing) == required
     problem = str(guess.problem())
     assert all(role.meaning in problem and repr(role.usual_column) in problem for role in required)
     with pytest.raises(FormatError) as caught:
-        find_roles(MemoryTable("rows", [{"colour": "red"}], ["colour"]), kind)
+        find_roles(MemoryTable("rows", [{"color": "red"}], ["color"]), kind)
     assert caught.value.message == problem
 
 

@@ -56,8 +56,8 @@ def test_sessions_bots_attackers_and_random_orders_are_marked():
     assert crowd["attacker"] / 10_000 == pytest.approx(0.2, abs=0.015)
     honest = Counter(session for session in log.sessions if session.startswith("s"))
     assert np.mean(list(honest.values())) == pytest.approx(3.0, abs=0.2)
-    assert np.mean(log.randomised) == pytest.approx(0.3, abs=0.02)
-    for impression, session, is_random in zip(log.impressions, log.sessions, log.randomised, strict=True):
+    assert np.mean(log.randomized) == pytest.approx(0.3, abs=0.02)
+    for impression, session, is_random in zip(log.impressions, log.sessions, log.randomized, strict=True):
         if session.startswith("bot"):
             assert impression.clicked == impression.shown
         if session.startswith("attacker"):

@@ -119,8 +119,8 @@ def test_the_best_of_a_list_is_taken():
 @pytest.mark.slow
 def test_labels_links_and_preferences_take_a_ranker():
     texts = [f"{word} {i}" for i in range(20) for word in ("cat purr", "dog bark")]
-    labelled = tc.fit_labelled(texts, ["cat", "dog"] * 20, ranker="sparse", options={"n_steps": 500})
-    assert labelled.report.chosen["ranker"] == "sparse"
+    labeled = tc.fit_labeled(texts, ["cat", "dog"] * 20, ranker="sparse", options={"n_steps": 500})
+    assert labeled.report.chosen["ranker"] == "sparse"
     docs = {f"{kind}{i}": f"{kind} {i}" for kind in ("cat", "dog") for i in range(10)}
     links = {one: [other for other in docs if other[:3] == one[:3] and other != one] for one in docs}
     triplets = [("purr", "cat0", "dog0")]
@@ -212,4 +212,4 @@ def test_a_penalty_of_ours_is_larger_over_fewer_steps_and_one_that_is_given_stay
     [given, *_] = candidates_of(NameWithParameters("sparse", {"l1": 3e-6}), 0)
     assert given.fitting((99, 99), 100_000).ranker.l1 == 3e-6
     assert given.ranker.sparsify == "shrink"
-    assert candidates_of("sparse", 0, labelled=True)[0].ranker.sparsify == "low-rank"
+    assert candidates_of("sparse", 0, labeled=True)[0].ranker.sparsify == "low-rank"

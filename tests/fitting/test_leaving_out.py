@@ -119,7 +119,7 @@ def test_similar_documents_leave_together_in_small_groups(seed):
 
 
 @pytest.mark.slow
-def test_a_group_of_more_than_a_twentieth_of_the_catalogue_stays():
+def test_a_group_of_more_than_a_twentieth_of_the_catalog_stays():
     n_docs, answers = 100, one_component(100, 100, 0)
     D = np.eye(100)
     D[:8] = D[0]  # eight documents that are the same, and would fit into a tenth of the answers

@@ -1,4 +1,4 @@
-"""The recipe of tc.fit and tc.fit_labelled, on made-up corpora whose answers are known."""
+"""The recipe of tc.fit and tc.fit_labeled, on made-up corpora whose answers are known."""
 
 from __future__ import annotations
 
@@ -304,10 +304,10 @@ def test_the_measure_of_the_report_is_a_column_of_its_table():
     assert report.measure in report.systems[0].values
 
 
-# -- labelled texts ---------------------------------------------------------------------------------------------------
+# -- labeled texts ---------------------------------------------------------------------------------------------------
 
 
-def labelled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], list[str]]:
+def labeled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], list[str]]:
     """Texts of a class share a vocabulary of thirty words, of which each text has three."""
     rng = np.random.default_rng(seed)
     y = [f"class {i % n_classes}" for i in range(n)]
@@ -323,8 +323,8 @@ def labelled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], li
 
 @pytest.mark.slow
 def test_classes_are_learned_and_other_texts_are_ranked_by_them():
-    texts, labels = labelled(1, 80)
-    model = tc.fit_labelled(*labelled(0), options={"n_steps": 10_000})
+    texts, labels = labeled(1, 80)
+    model = tc.fit_labeled(*labeled(0), options={"n_steps": 10_000})
     report = model.report
     assert report.accepted
     assert report.change[1] > 0.2
@@ -347,9 +347,9 @@ def test_classes_are_learned_and_other_texts_are_ranked_by_them():
 def test_shuffled_labels_are_declined():
     accepted = 0
     for seed in range(3):
-        texts, labels = labelled(seed, 100)
+        texts, labels = labeled(seed, 100)
         shuffled = np.random.default_rng(seed).permutation(labels).tolist()
-        accepted += tc.fit_labelled(texts, shuffled, random_state=seed, options=QUICK).report.accepted
+        accepted += tc.fit_labeled(texts, shuffled, random_state=seed, options=QUICK).report.accepted
     assert accepted <= 1
 
 
@@ -358,8 +358,8 @@ def test_shuffled_labels_are_declined():
     [
         (["a"] * 30, ["x"] * 29, {}, "there are 30 texts and 29 labels; each text has one"),
         (iter(["a"] * 30), ["x"] * 30, {}, "must be lists, one text and one label each; got list_iterator and list"),
-        (["word"] * 11, ["x", "y"] * 5 + ["x"], {}, "11 labelled texts are too few"),
-        ([], [], {}, "0 labelled texts are too few"),
+        (["word"] * 11, ["x", "y"] * 5 + ["x"], {}, "11 labeled texts are too few"),
+        ([], [], {}, "0 labeled texts are too few"),
         (["word"] * 30, ["x"] * 30, {}, "y has the single class .*x"),
         (["word"] * 30, list(map(str, range(30))), {}, "every class in y has one member"),
         ([""] * 30, ["x", "y"] * 15, {}, "fitting needs words"),
@@ -367,9 +367,9 @@ def test_shuffled_labels_are_declined():
         ([None] * 30, ["x", "y"] * 15, {}, r"texts\[0\] must be a string, found NoneType"),
     ],
 )
-def test_labelled_texts_that_cannot_be_fitted_are_named(texts, labels, options, message):
+def test_labeled_texts_that_cannot_be_fitted_are_named(texts, labels, options, message):
     with pytest.raises(InputError, match=message):
-        tc.fit_labelled(texts, labels, **options)
+        tc.fit_labeled(texts, labels, **options)
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def test_links_are_learned_and_no_document_finds_itself():
         ),
         ([("a", "nowhere")], r"links\[0\]: document 'nowhere' is not among the documents"),
         ([{"source": "a", "target": "nowhere"}], r"links\[0\]: document 'nowhere' is not among the documents"),
-        ([{"source": "a", "colour": "b"}], "Which column holds the target.* source, colour"),
+        ([{"source": "a", "color": "b"}], "Which column holds the target.* source, color"),
     ],
 )
 def test_links_that_are_none_are_refused(links, message):

@@ -58,14 +58,14 @@ def test_words_stay_as_they_are_only_where_that_is_clearly_better_on_queries_tha
 
 
 @pytest.mark.slow
-def test_stems_are_chosen_for_labelled_texts_too():
+def test_stems_are_chosen_for_labeled_texts_too():
     # Stems bring forms of a word together, or words of two classes.
     endings = ["", "s", "ed", "ing"]
     texts = [f"{root}{endings[i % 4]}" for i in range(40) for root in [("bolant", "dumirt")[i // 4 % 2]]]
     labels = ["ab"[i // 4 % 2] for i in range(40)]
-    assert tc.fit_labelled(texts, labels, options=QUICK).query_vectorizer.analyzer.stemmer == "english"
+    assert tc.fit_labeled(texts, labels, options=QUICK).query_vectorizer.analyzer.stemmer == "english"
     apart = [f"bolant{endings[2 + i // 4 % 2]}" for i in range(40)]
-    assert tc.fit_labelled(apart, labels, options=QUICK).query_vectorizer.analyzer.stemmer is None
+    assert tc.fit_labeled(apart, labels, options=QUICK).query_vectorizer.analyzer.stemmer is None
 
 
 @pytest.mark.slow

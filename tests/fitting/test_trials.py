@@ -124,14 +124,14 @@ def test_where_no_space_of_documents_can_be_found_documents_learn():
 
 @pytest.mark.slow
 def test_learning_what_is_popular_counts_as_much_as_documents_are_known():
-    """Most queries prefer one of a few favourites to the document they name, the others the document they name."""
+    """Most queries prefer one of a few favorites to the document they name, the others the document they name."""
     rng = np.random.default_rng(0)
-    docs = {f"favourite{i}": f"best{i} seller" for i in range(4)} | {f"d{i}": f"name{i} filler" for i in range(60)}
+    docs = {f"favorite{i}": f"best{i} seller" for i in range(4)} | {f"d{i}": f"name{i} filler" for i in range(60)}
     queries = {f"q{i}": f"name{i} wanted" for i in range(60)}
     triplets = []
     for i in range(60):
-        favourite = f"favourite{rng.integers(4)}"
-        triplets.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
+        favorite = f"favorite{rng.integers(4)}"
+        triplets.append((f"q{i}", *((favorite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favorite))))
     closed, open_to_new = (
         tc.fit(docs, queries, preferences=triplets, new_documents=share, options={"n_steps": 2000}).report
         for share in (0.0, 1.0)

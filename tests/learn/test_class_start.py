@@ -15,7 +15,7 @@ from support.random_data import random_texts
 from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn import SampledSource, starts
-from tercet.learn.starts import LabelledRows, class_scores
+from tercet.learn.starts import LabeledRows, class_scores
 from tercet.measure import average_precision_of_classes
 
 
@@ -40,7 +40,7 @@ def test_class_scores_are_those_of_ridge_regression(seed, n_classes, length):
     rng = np.random.default_rng(seed)
     X = random_texts(rng, 30, 12) * np.float32(length)
     y = np.append(np.arange(n_classes), rng.integers(0, n_classes, 30 - n_classes))
-    found = class_scores(X, LabelledRows(np.arange(30), y), 10, 0) / np.sqrt(starts.CLASS_SCALE)
+    found = class_scores(X, LabeledRows(np.arange(30), y), 10, 0) / np.sqrt(starts.CLASS_SCALE)
     expected = oracles.class_scores(X.toarray().astype(float), y, starts.CLASS_PENALTY)
     np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
 

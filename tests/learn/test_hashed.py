@@ -130,7 +130,7 @@ def test_the_multiplier_is_a_prime_that_spreads_rows():
     P = hashed_module.MULTIPLIER
     assert all(P % k for k in range(2, int(P**0.5) + 1))
     for n_buckets in (10**6, 3 * 10**6, 6 * 10**6, 2**20, 2**22, 2**24):
-        # Rows of neighbouring query words start at least a twentieth of the table apart.
+        # Rows of neighboring query words start at least a twentieth of the table apart.
         assert 0.05 < P % n_buckets / n_buckets < 0.95
 
 

@@ -24,7 +24,7 @@ seeds = st.integers(0, 10**6)
 
 def make(**options):
     return tc.LowRankRanker(
-        **{"n_components": 4, "diagonal": None, "normalise": "latent", "margin": 0.3, "rate": 0.1} | options
+        **{"n_components": 4, "diagonal": None, "normalize": "latent", "margin": 0.3, "rate": 0.1} | options
     )
 
 
@@ -130,10 +130,10 @@ def test_a_start_whose_scores_are_cosines_is_learned_as_such():
     Q, D, prefs = two_languages()
     lsi = LSIRanker(n_components=4).fit_parallel(Q, D).weights_
     output = make().fit(Q, prefs, D, start=lsi)
-    implied = make(normalise=None, diagonal="identity").fit(Q, prefs, D, start=lsi)
+    implied = make(normalize=None, diagonal="identity").fit(Q, prefs, D, start=lsi)
     assert same_bits(output.weights_, implied.weights_)
     with pytest.raises(ParameterError, match="without diagonal='learned'"):
-        make(normalise=None, diagonal="learned").fit(Q, prefs, D, start=lsi)
+        make(normalize=None, diagonal="learned").fit(Q, prefs, D, start=lsi)
     with pytest.raises(InputError, match=r"start='lsi' needs one vocabulary\. .* LSIRanker.fit_parallel"):
         make(start="lsi").fit(Q, prefs, D)
 
@@ -149,9 +149,9 @@ def low_rank(rng, n=14, m=9, **options):
 @pytest.mark.parametrize(
     ("options", "ranker"),
     [
-        ({"typical_length": 1.0, "unit_queries": True}, {"normalise": None}),
+        ({"typical_length": 1.0, "unit_queries": True}, {"normalize": None}),
         ({"typical_length": 1.0, "unit_queries": True}, {}),
-        ({"scale": 2.5}, {"normalise": None}),
+        ({"scale": 2.5}, {"normalize": None}),
     ],
 )
 def test_before_the_first_step_scores_are_those_of_given_weights(rng, options, ranker):

@@ -174,11 +174,11 @@ def test_the_penalty_at_which_nothing_is_left(seed):
 @given(seed=st.integers(0, 10**6), l1=st.sampled_from([0.05, 0.2]))
 def test_ball_and_penalty_are_two_sides_of_one_problem(seed, l1):
     X, y, qid = made_rows(seed)
-    penalised = ProximalRanker(l1=l1, tolerance=1e-8).fit(X, y, qid=qid)
-    radius = np.abs(penalised.coef_).sum()
+    penalized = ProximalRanker(l1=l1, tolerance=1e-8).fit(X, y, qid=qid)
+    radius = np.abs(penalized.coef_).sum()
     if radius > 0:
         held = FenchelRanker(radius=radius, tolerance=1e-5).fit(X, y, qid=qid)
-        assert held.loss_ == pytest.approx(penalised.loss_, abs=1e-4)
+        assert held.loss_ == pytest.approx(penalized.loss_, abs=1e-4)
 
 
 def test_features_that_tell_no_two_documents_apart_get_no_weights():

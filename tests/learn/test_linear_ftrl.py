@@ -27,8 +27,8 @@ SETTINGS = {
     "plain rate": {"per_feature": False, "rate": 0.3},
     "batches": {"batch_size": 5},
     "batches, plain rate": {"batch_size": 3, "per_feature": False, "rate": 0.3},
-    "per pair": {"normalise_pairs": True, "l1": 0.1},
-    "per pair in batches": {"normalise_pairs": True, "batch_size": 7, "l1": 0.1},
+    "per pair": {"normalize_pairs": True, "l1": 0.1},
+    "per pair in batches": {"normalize_pairs": True, "batch_size": 7, "l1": 0.1},
     "listnet": {"loss": "listnet", "l1": 0.3},
     "listnet, plain rate": {"loss": "listnet", "l1": 0.3, "per_feature": False},
     "epochs": {"epochs": 4},
@@ -41,7 +41,7 @@ every_setting = pytest.mark.parametrize("params", SETTINGS.values(), ids=SETTING
 
 def expected(X, y, qid, params):
     given = {"l1": 2.0, "rate": 0.2, **params}
-    given["per_pair"] = given.pop("normalise_pairs", False)
+    given["per_pair"] = given.pop("normalize_pairs", False)
     return oracles.ftrl(X, y, qid, **given)
 
 
@@ -166,7 +166,7 @@ def test_the_loss_it_tells_is_the_mean_of_those_met():
     ranker = made({"l1": 1e9}).fit(X, y, qid=qid)  # all weights stay 0, so each pair loses margin² = 1
     pairs = [len(oracles.query_pairs(y[qid == q])) for q in range(6)]
     assert ranker.loss_ == pytest.approx(np.mean(pairs))
-    assert made({"l1": 1e9, "normalise_pairs": True}).fit(X, y, qid=qid).loss_ == pytest.approx(1.0)
+    assert made({"l1": 1e9, "normalize_pairs": True}).fit(X, y, qid=qid).loss_ == pytest.approx(1.0)
     assert made({"l1": 1e9, "batch_size": 3}).fit(X, y, qid=qid).loss_ == pytest.approx(np.mean(pairs))
 
 
@@ -196,7 +196,7 @@ def test_scores_beyond_all_numbers_are_told_though_the_weights_are_finite(params
         ({"epochs": 0}, "'epochs' parameter"),
         ({"loss": "logistic"}, "'loss' parameter"),
         ({"loss": "listnet", "batch_size": 5}, "loss='listnet' looks at whole lists"),
-        ({"loss": "listnet", "normalise_pairs": True}, "loss='listnet' looks at whole lists"),
+        ({"loss": "listnet", "normalize_pairs": True}, "loss='listnet' looks at whole lists"),
     ],
 )
 def test_wrong_parameters_are_refused(params, message):

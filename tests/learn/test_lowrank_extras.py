@@ -199,7 +199,7 @@ def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
     ("options", "what"),
     [
         ({"tied": True}, "tied=True"),
-        ({"diagonal": None, "normalise": "latent"}, "normalise='latent'"),
+        ({"diagonal": None, "normalize": "latent"}, "normalize='latent'"),
     ],
 )
 def test_what_needs_v_to_learn_is_refused(options, what):
@@ -309,7 +309,7 @@ def test_damaged_state_is_refused(damage, message):
         type(state).from_state(meta, arrays, "state")
 
 
-@pytest.mark.parametrize("options", [{"tied": True}, {"diagonal": None, "normalise": "latent"}], ids=str)
+@pytest.mark.parametrize("options", [{"tied": True}, {"diagonal": None, "normalize": "latent"}], ids=str)
 def test_a_state_whose_documents_stay_and_learn_is_refused(options):
     Q, D, prefs = made_data(0)
     state = tc.LowRankRanker(n_components=4, **options).fit(Q, prefs, D)._state

@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 def last_line(monkeypatch, columns: int, *, total: int | None, validation: float | None) -> str:
-    """The line that a terminal shows, without colours."""
+    """The line that a terminal shows, without colors."""
     screen = Terminal()
     monkeypatch.setattr(progress.sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", str(columns))

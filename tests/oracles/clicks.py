@@ -22,7 +22,7 @@ def counted(log):
 
 
 def all_pairs(log, n_ranks):
-    """Agarwal et al. 2019, with the weights of Mantel and Haenszel; by a general optimiser over log p and log r."""
+    """Agarwal et al. 2019, with the weights of Mantel and Haenszel; by a general optimizer over log p and log r."""
     tallies = defaultdict(lambda: [0.0, 0.0, 0.0])
     for ranks in counted(log).values():
         for k, j in combinations(sorted(ranks), 2):

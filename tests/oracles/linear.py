@@ -113,8 +113,8 @@ def mean_of_best(X, y, qid, rankers, folds, n_best, largest=None):
     mean = np.zeros(X.shape[1])
     for number in order[:n_best]:
         w = rankers[number](X, y, qid, 1.0)
-        centred = np.concatenate([X[qid == q] @ w - np.mean(X[qid == q] @ w) for q in queries])
-        deviation = np.sqrt(np.mean(centred**2))
+        centered = np.concatenate([X[qid == q] @ w - np.mean(X[qid == q] @ w) for q in queries])
+        deviation = np.sqrt(np.mean(centered**2))
         mean += w / (deviation if deviation > 0 else 1.0) / n_best
     if largest is not None:
         mean[[j for j in range(len(mean)) if j not in np.argsort(-np.abs(mean), kind="stable")[:largest]]] = 0

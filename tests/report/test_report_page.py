@@ -161,8 +161,8 @@ def test_the_page_can_be_read_without_seeing_it(model):
     assert "prefers-color-scheme: dark" in STYLE
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
@@ -279,11 +279,11 @@ def test_a_report_of_an_earlier_version_has_a_page_of_its_table():
 
 
 @pytest.mark.slow
-def test_labelled_texts_have_a_page():
+def test_labeled_texts_have_a_page():
     rng = np.random.default_rng(0)
     labels = [f"class {i % 4}" for i in range(100)]
     texts = [" ".join(f"c{i % 4}w{j}" for j in rng.choice(20, 3, replace=False)) for i in range(100)]
-    report = tc.fit_labelled(texts, labels, options={"name": "four classes", "n_steps": 5000}).report
+    report = tc.fit_labeled(texts, labels, options={"name": "four classes", "n_steps": 5000}).report
     read = Reader(make_report_page(report))
     assert "four classes" in read.text
     assert "classes 4" in read.text
@@ -408,7 +408,7 @@ def test_no_name_of_a_chart_is_cut_off(name):
 
 
 @pytest.mark.parametrize(("lower_is_better", "above", "below"), [(False, "better", "worse"), (True, "worse", "better")])
-def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
+def test_bars_have_the_color_of_what_they_mean(lower_is_better, above, below):
     for value, name in ((0.5, above), (-0.5, below)):
         drawn = bars([value], label="bars", y_label="y", lower_is_better=lower_is_better)
         assert [path["class"] for path in Reader(drawn).all("path")] == [name, name]  # wide and narrow
@@ -446,13 +446,13 @@ def test_ticks_are_few_round_and_within(low, width):
     )
 
 
-def test_the_page_of_the_service_has_the_same_colours():
+def test_the_page_of_the_service_has_the_same_colors():
     served = files("tercet.serve").joinpath("page/style.css").read_text(encoding="utf-8")
 
-    def colours(sheet: str) -> list[dict[str, str]]:
+    def colors(sheet: str) -> list[dict[str, str]]:
         blocks = re.findall(r":root \{(.*?)\}", sheet, re.S)
         return [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block)) for block in blocks]
 
-    assert len(colours(STYLE)) == 2
-    for ours, theirs in zip(colours(STYLE), colours(served), strict=True):
+    assert len(colors(STYLE)) == 2
+    for ours, theirs in zip(colors(STYLE), colors(served), strict=True):
         assert ours.items() <= theirs.items()

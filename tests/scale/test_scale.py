@@ -223,7 +223,7 @@ def test_a_diverging_fit_says_so(checkerboard):
     [
         (tc.DenseRanker(), "DenseRanker does not learn on a cluster; LowRankRanker does"),
         (tc.SparseRanker(), "SparseRanker does not learn on a cluster"),
-        (tc.LowRankRanker(n_components=2, diagonal=None, normalise="latent"), "normalise='latent' is learned in one"),
+        (tc.LowRankRanker(n_components=2, diagonal=None, normalize="latent"), "normalize='latent' is learned in one"),
     ],
     ids=lambda value: type(value).__name__,
 )

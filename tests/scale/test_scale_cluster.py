@@ -270,7 +270,7 @@ def test_sums_are_taken_in_one_order():
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler, corpus, tmp_path: Path):
+def test_the_command_line_learns_on_a_cluster_and_says_what_traveled(scheduler, corpus, tmp_path: Path):
     parts = {"train": corpus.part(0, 200), "dev": corpus.part(200, 240), "test": corpus.part(240)}
     write_beir(tmp_path / "data", corpus.docs, corpus.queries, parts)
     found = {}

@@ -72,7 +72,7 @@ def test_damaged_names_of_columns_are_told() -> None:
 def test_names_are_looked_for_once_however_many_colons_a_filter_has(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
     monkeypatch.setattr(segment, "columns_of", lambda records: looked.append(records) or columns_of(records))
-    index = tc.Index.build([*coloured(40), ("last", "green", {"dc:type": "map"})], segment_docs=17)
+    index = tc.Index.build([*colored(40), ("last", "green", {"dc:type": "map"})], segment_docs=17)
     for _ in range(2):
         assert where_of([":" * 400] * 16, index.has_column) == {"": [":" * 399] * 16}
         assert where_of(["dc:type:map"], index.has_column) == {"dc:type": ["map"]}
@@ -118,7 +118,7 @@ def made_docs(n: int = 60) -> dict[str, str]:
     return {f"d{i}": " ".join(rng.choice(words, 5)) for i in range(n)}
 
 
-def coloured(n: int = 60) -> list[tuple[str, str, dict[str, Any]]]:
+def colored(n: int = 60) -> list[tuple[str, str, dict[str, Any]]]:
     rng = np.random.default_rng(3)
     shelf, price = rng.integers(0, 4, n), rng.integers(1, 50, n)
     return [
@@ -129,7 +129,7 @@ def coloured(n: int = 60) -> list[tuple[str, str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("latent", [False, True])
 def test_the_best_of_those_that_match_not_those_of_the_best(latent: bool) -> None:
-    docs = coloured()
+    docs = colored()
     model = small_model(made_docs(), latent=latent)
     index = tc.Index.build(docs, model, segment_docs=17)
     index.remove(["d3", "d8"])
@@ -152,7 +152,7 @@ def test_the_best_of_those_that_match_not_those_of_the_best(latent: bool) -> Non
 
 
 def test_a_filtered_search_leaves_the_index_as_it_is(tmp_path: Path) -> None:
-    index = tc.Index.build(coloured(), path=tmp_path / "index")
+    index = tc.Index.build(colored(), path=tmp_path / "index")
     before = len(index), index.digest, [hit.doc_id for hit in index.search("green", 60)]
     index.search("green", where={"shelf": "s2"})
     assert (len(index), index.digest, [hit.doc_id for hit in index.search("green", 60)]) == before
@@ -161,12 +161,12 @@ def test_a_filtered_search_leaves_the_index_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InputError, match="no document has a column 'colour'; stored fields: 'shelf', 'price'"):
-        tc.Index.build(coloured()).search("green", where={"colour": "red"})
-    with pytest.raises(InputError, match="no document has a column 'colour'; stored fields: none"):
-        tc.Index.build(made_docs()).search("green", where={"colour": "red"})
+    with pytest.raises(InputError, match="no document has a column 'color'; stored fields: 'shelf', 'price'"):
+        tc.Index.build(colored()).search("green", where={"color": "red"})
+    with pytest.raises(InputError, match="no document has a column 'color'; stored fields: none"):
+        tc.Index.build(made_docs()).search("green", where={"color": "red"})
     with pytest.raises(InputError, match="where is of type str; expected values by column"):
-        tc.Index.build(coloured()).search("green", where="shelf:s1")  # type: ignore[arg-type]
+        tc.Index.build(colored()).search("green", where="shelf:s1")  # type: ignore[arg-type]
 
 
 def test_values_of_any_kind_are_looked_for_as_documents_carry_them_or_refused() -> None:
@@ -187,7 +187,7 @@ def test_values_of_any_kind_are_looked_for_as_documents_carry_them_or_refused() 
 
 
 def test_the_command(tmp_path: Path) -> None:
-    tc.Index.build(coloured(), path=tmp_path / "index")
+    tc.Index.build(colored(), path=tmp_path / "index")
     found = json.loads(
         ok("search", tmp_path / "index", "green", "--json", "--filter", "shelf:s1", "--filter", "price:..20")
     )

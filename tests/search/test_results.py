@@ -16,7 +16,7 @@ from tercet.search import Index, Results
 
 ROWS: list[dict[str, Any]] = [
     {"id": "a<b>", "text": "green <i>tea</i>", "price": 1.5, "score": "x"},
-    {"id": "b", "text": "black tea", "price": None, "colour": "<script>"},
+    {"id": "b", "text": "black tea", "price": None, "color": "<script>"},
 ]
 
 
@@ -30,7 +30,7 @@ def test_a_frame_has_ids_scores_texts_and_what_is_carried(hits: Results) -> None
     assert isinstance(frame, pd.DataFrame)
     assert frame["doc_id"].tolist() == [hit.doc_id for hit in hits]
     assert frame["score"].tolist() == [hit.score for hit in hits]
-    assert sorted(frame.columns) == ["colour", "doc_id", "price", "score", "stored_fields.score", "text"]
+    assert sorted(frame.columns) == ["color", "doc_id", "price", "score", "stored_fields.score", "text"]
     assert frame.set_index("doc_id").loc["a<b>", "stored_fields.score"] == "x"
     assert pd.DataFrame(hits).columns.tolist() == ["doc_id", "score"]
     assert Index.build(DOCS, keep_texts=False).search("green").to_frame().columns.tolist() == ["doc_id", "score"]

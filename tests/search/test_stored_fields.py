@@ -20,12 +20,12 @@ from tercet.search import Index
 from tercet.search.stored_fields import MOST_BYTES, packed_record, shown_record, unpacked_record
 
 ROWS: list[dict[str, Any]] = [
-    {"sku": "a", "title": "green tea", "text": "of the hills", "price": 1.5, "stock": 3, "fair": True, "colour": None},
-    {"sku": "b", "title": "black tea", "text": "of the plains", "price": 2.0, "stock": 0, "fair": False, "colour": "é"},
-    {"sku": "c", "title": "green pot", "text": "for tea", "price": 20.0, "stock": 7, "fair": True, "colour": "blue"},
+    {"sku": "a", "title": "green tea", "text": "of the hills", "price": 1.5, "stock": 3, "fair": True, "color": None},
+    {"sku": "b", "title": "black tea", "text": "of the plains", "price": 2.0, "stock": 0, "fair": False, "color": "é"},
+    {"sku": "c", "title": "green pot", "text": "for tea", "price": 20.0, "stock": 7, "fair": True, "color": "blue"},
 ]
 STORED_FIELDS = {
-    row["sku"]: {name: row[name] for name in ("price", "stock", "fair", "colour") if row[name] is not None}
+    row["sku"]: {name: row[name] for name in ("price", "stock", "fair", "color") if row[name] is not None}
     for row in ROWS
 }
 TEXTS = {row["sku"]: f"{row['title']}\n{row['text']}" for row in ROWS}
@@ -134,6 +134,6 @@ def test_search_shows_it(tmp_path: Path) -> None:
     assert "a  green tea of the hills\n       price 1.5 · stock 3 · fair True\n" in shown
     answer = ok("search", tmp_path / "index", "plains", "--json", "--why")
     assert (
-        '"stored_fields": {"price": 2.0, "stock": 0, "fair": false, "colour": "é"}, "why": [["plain", "plain", '
+        '"stored_fields": {"price": 2.0, "stock": 0, "fair": false, "color": "é"}, "why": [["plain", "plain", '
         in answer
     )

@@ -52,7 +52,7 @@ def test_refused_filters(tmp_path, index):
         def ask(*filters: str):
             return api.get("/search", params={"q": "green", "filter": filters})
 
-        refused(ask("colour:red"), 422, "no document has a column 'colour'; stored fields: 'shelf', 'price'")
+        refused(ask("color:red"), 422, "no document has a column 'color'; stored fields: 'shelf', 'price'")
         refused(ask("shelf"), 422, "filter 'shelf' has no colon; expected column:value")
         refused(ask(*["shelf:oak"] * 17), 422, "filter: List should have at most 16 items")
         refused(ask("shelf:" + "x" * 400), 422, "at most 400 characters")

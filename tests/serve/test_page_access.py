@@ -140,7 +140,7 @@ def test_axe_finds_nothing(
     page = open_page(page_service.address, color_scheme=scheme, viewport=size)
 
     def check(state: str) -> None:
-        # Colours that are on their way from one to another have any contrast.
+        # Colors that are on their way from one to another have any contrast.
         page.evaluate(
             """() => Promise.allSettled(document.getAnimations()
               .filter((one) => one.effect.getComputedTiming().endTime < Infinity).map((one) => one.finished))"""

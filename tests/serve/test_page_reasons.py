@@ -1,4 +1,4 @@
-"""Reasons and neighbours on the page."""
+"""Reasons and neighbors on the page."""
 
 from __future__ import annotations
 

@@ -260,8 +260,8 @@ def test_filters_narrow_the_lists_and_live_in_the_address(open_page: Callable[..
     expect(page.locator("#notice")).to_contain_text("With these filters, no document has these words")
     page.get_by_role("button", name="Search without filters").click()
     assert "a" in order(page)
-    page.goto(page_service.at("green") + "&filter=colour:red")
-    expect(page.locator("#notice")).to_contain_text("No document has a column 'colour'")
+    page.goto(page_service.at("green") + "&filter=color:red")
+    expect(page.locator("#notice")).to_contain_text("No document has a column 'color'")
 
 
 def test_what_is_taught_under_a_filter_is_told_by_the_list_shown(

@@ -25,11 +25,11 @@ def index_with_fields(path=None):
     rows = [
         {
             "sku": f"p{i}",
-            "description": f"{colour} tea of the hills",
-            "title": f"{colour.title()} tea",
+            "description": f"{color} tea of the hills",
+            "title": f"{color.title()} tea",
             "price": i + 0.5,
         }
-        for i, colour in enumerate(("green", "black", "white"))
+        for i, color in enumerate(("green", "black", "white"))
     ]
     docs = as_documents(rows, text="description")  # so that the title is a stored field
     return tc.Index.build(docs, path=path)

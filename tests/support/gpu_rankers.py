@@ -29,7 +29,7 @@ RANKERS = {
         n_components=5, start="lsi", learn_documents=False, diagonal="learned", rate=0.5, **p
     ),
     "cosine": lambda **p: tc.LowRankRanker(
-        n_components=5, normalise="latent", diagonal=None, margin=0.3, spread=0.5, rate=0.3, **p
+        n_components=5, normalize="latent", diagonal=None, margin=0.3, spread=0.5, rate=0.3, **p
     ),
     "diagonal": lambda **p: tc.DiagonalRanker(rate=0.7, **p),
     "dense": lambda **p: tc.DenseRanker(rate=3.0, **p),

@@ -174,8 +174,8 @@ ATTACKS = {
         _gzip_bomb, lambda path: sum(1 for _ in data.iter_rows(path)), "more than 100 times", 120, 3_000
     ),
     "a bzip2 bomb": Attack(_bzip2_bomb, data.read_qrels, "more than 100 times", 120, 3_000),
-    "a packed text in a labelled folder": Attack(
-        _packed_text, data.read_labelled_folder, "longer than 16,777,216 bytes", 40, 8_000
+    "a packed text in a labeled folder": Attack(
+        _packed_text, data.read_labeled_folder, "longer than 16,777,216 bytes", 40, 8_000
     ),
     "a tar header": Attack(_tar_header, data.read_20newsgroups, "a header of 41,943,040 bytes", 40, 3_000),
     "tar headers of headers": Attack(_tar_chain, data.read_20newsgroups, "broken", 2_000, 100_000),

@@ -83,7 +83,7 @@ LEARNERS: dict[str, Learner] = {
     "SparseRanker": Learner(lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False)),
     "SparseRanker refitted": Learner(lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_every=7), ENDS_OTHERWISE),
     "LowRankRanker of cosines": Learner(
-        lambda **_: LowRankRanker(n_components=4, diagonal=None, normalise="latent", margin=0.5, rate=0.05)
+        lambda **_: LowRankRanker(n_components=4, diagonal=None, normalize="latent", margin=0.5, rate=0.05)
     ),
     "LowRankRanker": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3)),
     "LowRankRanker scaled": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, scale_documents=True)),

@@ -30,7 +30,7 @@ from tercet.weights import Identity, LowRank, Part, Sparse, Weights
 
 HOSTILE = "<script>alert('x')</script> avocado\n<img src=x onerror=alert(1)> & \"quotes\" \u202e of green eyes"
 _NOUNS = ("avocado", "eyes", "sky", "toast", "garden", "river", "stone", "lutein", "oil", "leaf")
-_COLOURS = ("green", "blue", "red", "pale", "dark")
+_COLORS = ("green", "blue", "red", "pale", "dark")
 HERE, ELSEWHERE = ("127.0.0.1", 5000), ("10.0.0.1", 5000)  # where a request comes from
 
 
@@ -39,7 +39,7 @@ def made_docs(n: int = 60, seed: int = 0) -> dict[str, str]:
     rng = np.random.default_rng(seed)
     docs = {}
     for at in range(n - 1):
-        words = [*rng.choice(_NOUNS, 4), *rng.choice(_COLOURS, 3)]
+        words = [*rng.choice(_NOUNS, 4), *rng.choice(_COLORS, 3)]
         docs[f"d{at}"] = f"{words[0]} and {words[4]} {words[1]}\n" + " ".join(words[2:] * 2)
     return docs | {"hostile/é": HOSTILE}
 

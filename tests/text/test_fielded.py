@@ -63,7 +63,7 @@ def test_a_field_is_weighted_by_its_own_statistics():
     assert not D[[2], n : 3 * n].nnz  # a document without the field
 
 
-def test_numbers_are_standardised_and_missing_ones_marked():
+def test_numbers_are_standardized_and_missing_ones_marked():
     D = fitted().transform_docs(DOCS).toarray()[:, -5:-1]
     assert D[:, 0].tolist() == [-1, 0, 1]
     assert D[:, 1].tolist() == [0, 1, 0]
@@ -123,7 +123,7 @@ IDS = [str(i) for i in range(100)]
 )
 def test_transforms(name, values, expected):
     column = NumberColumn.learned(name, values, IDS)
-    y, missing = column.standardised(values, IDS)
+    y, missing = column.standardized(values, IDS)
     expected = np.asarray(expected, dtype=float)
     assert y == pytest.approx((expected - expected.mean()) / expected.std(), rel=1e-6)
     assert not missing.any()
@@ -136,7 +136,7 @@ def test_a_larger_number_never_gets_another_order(values, transform):
         column = NumberColumn.learned(f"{transform}x", values, IDS)
     except InputError:
         return  # all alike, or too close to be told apart
-    y, _ = column.standardised(sorted(values), IDS)
+    y, _ = column.standardized(sorted(values), IDS)
     order = np.diff(y) * (-1 if transform == "inverse:" else 1)
     assert (order >= -1e-9 * np.abs(y).max()).all()
 
@@ -144,7 +144,7 @@ def test_a_larger_number_never_gets_another_order(values, transform):
 @pytest.mark.parametrize("name", ["x", "log:x", "inverse:x", "rank:x"])
 def test_numbers_are_shown_as_they_were(name):
     column = NumberColumn.learned(name, [0, 19.99, 1200, 3456789], IDS)
-    y, _ = column.standardised([0, 19.99, 1200], IDS)
+    y, _ = column.standardized([0, 19.99, 1200], IDS)
     assert [column.shown(float(x)) for x in y.astype(np.float32)[1:]] == ["19.99", "1200"] or name in ("x", "inverse:x")
     assert NumberColumn.learned("date:x", ["2026-01-01", "2026-01-31"], IDS).shown(1.0) == "2026-01-31"
 
@@ -152,7 +152,7 @@ def test_numbers_are_shown_as_they_were(name):
 def shown_as_kept(name, values):
     """What is shown of numbers of documents, which are kept as float32."""
     column = NumberColumn.learned(name, values, IDS)
-    return [column.shown(float(x)) for x in column.standardised(values, IDS)[0].astype(np.float32)]
+    return [column.shown(float(x)) for x in column.standardized(values, IDS)[0].astype(np.float32)]
 
 
 def test_a_date_is_shown_as_the_day_it_is_on():

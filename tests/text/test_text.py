@@ -90,7 +90,7 @@ class TestAnalyzer:
 
     def test_stop_words_go_before_stemming_and_ngrams(self):
         analyzer = Analyzer(stop_words=["runs", "the"], stemmer="english", ngrams=(1, 2))
-        # "running" stems to what "runs" would, and stays; "cat" and "mouse" become neighbours.
+        # "running" stems to what "runs" would, and stays; "cat" and "mouse" become neighbors.
         assert analyzer("cat runs the mouse running") == ["cat", "mous", "run", "cat mous", "mous run"]
 
     def test_stop_words_match_whatever_their_case(self):
@@ -272,7 +272,7 @@ class TestEveryWeighting:
         once = vectorizer.fit_transform_docs(texts)
         assert (once != vectorizer.fit(texts).transform_docs(texts)).nnz == 0
 
-    def test_a_row_does_not_depend_on_its_neighbours(self, weighting):
+    def test_a_row_does_not_depend_on_its_neighbors(self, weighting):
         texts = made_corpus(n_texts=30)
         vectorizer = Vectorizer(weighting=weighting).fit(texts)
         together = vectorizer.transform_docs(texts)
@@ -422,8 +422,8 @@ class TestDamage:
         for key in arrays:
             rest = {name: arrays[name] for name in arrays if name != key}
             self.refused(meta, rest, f"has no array '{key}'")
-        self.refused(meta | {"colour": 1}, arrays, "vectorizer.colour is unknown")
-        self.refused(meta, arrays | {"colour": arrays["words"]}, "unexpected arrays .*colour")
+        self.refused(meta | {"color": 1}, arrays, "vectorizer.color is unknown")
+        self.refused(meta, arrays | {"color": arrays["words"]}, "unexpected arrays .*color")
 
     @pytest.mark.parametrize(
         ("key", "value"),
@@ -445,8 +445,8 @@ class TestDamage:
 
     def test_wrong_analyzer(self):
         meta, arrays = self.state()
-        self.refused(meta | {"analyser": meta["analyser"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
-        self.refused(meta | {"analyser": None}, arrays, "analyser is None; expected a mapping")
+        self.refused(meta | {"analyzer": meta["analyzer"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
+        self.refused(meta | {"analyzer": None}, arrays, "analyzer is None; expected a mapping")
 
     @pytest.mark.parametrize(
         ("name", "wrong"),

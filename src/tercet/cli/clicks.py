@@ -48,8 +48,8 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
     sessions = f" in {len(set(log.sessions)):,} sessions" if log.sessions else ""
     echo(f"{len(log.impressions):,} lists of {len(queries):,} queries{sessions}, {n_clicks:,} clicks, {order}")
     echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click, but not on all documents")
-    if log.randomised:
-        echo(f"{sum(log.randomised):,} lists were shown in random order")
+    if log.randomized:
+        echo(f"{sum(log.randomized):,} lists were shown in random order")
     if log.interleaved:
         echo(f"{sum(log.interleaved):,} lists were interleaved (tercet serve --interleave)")
     for one in odd[:SESSIONS]:

@@ -12,7 +12,7 @@ import click
 from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.inputs import (
     ONLY_SPLIT,
-    Labelled,
+    Labeled,
     analyzer_of,
     is_ir_datasets,
     open_data,
@@ -43,7 +43,7 @@ from tercet.data.link_tables import read_links
 from tercet.data.taught import TaughtFile, is_taught, read_taught
 from tercet.data.triplets import Triplet, read_triplets
 from tercet.errors import InputError
-from tercet.fitting import TextModel, fit_labelled, fit_linked, fit_parallel
+from tercet.fitting import TextModel, fit_labeled, fit_linked, fit_parallel
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.outcome import next_step
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
@@ -119,7 +119,7 @@ SECTIONS = {
 @output_options("Folder for the model.", kind=TEXT_MODEL, required=True)
 def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, device: str, **options: Any) -> None:
     """Learn to rank DATA, print the result on held-out queries, and write the model. DATA is a table of documents (CSV,
-    JSONL, Parquet), a BEIR folder or labelled texts.
+    JSONL, Parquet), a BEIR folder or labeled texts.
     """
     has_pairs = any(options[name] for name in ("preferences", "clicks", "evidence", "links", "parallel"))
     texts = open_data(data, queries, qrels, known_only=True)
@@ -150,7 +150,7 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
 
 
 def _fit_texts(
-    texts: JudgedTexts | Labelled,
+    texts: JudgedTexts | Labeled,
     name: str,
     *,
     preferences: tuple[Path, ...],
@@ -186,12 +186,12 @@ def _fit_texts(
         "--clicks": clicks,
         "--evidence": evidence,
     }
-    if isinstance(texts, Labelled):
+    if isinstance(texts, Labeled):
         _refuse(
             {**given, "--links": links, "--parallel": parallel, "--new-documents": new_documents},
-            "labelled texts have classes and nothing else to learn from",
+            "labeled texts have classes and nothing else to learn from",
         )
-        return fit_labelled(texts.train.texts, texts.train.labels, measure=measure or "AP", **settings)
+        return fit_labeled(texts.train.texts, texts.train.labels, measure=measure or "AP", **settings)
     if parallel:
         others = {"--judgements": texts.qrels, "--links": links, "--vocabulary": vocabulary, "--measure": measure}
         _refuse(

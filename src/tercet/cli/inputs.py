@@ -18,13 +18,13 @@ from tercet.cli.terminal import echo
 from tercet.data import (
     Documents,
     JudgedTexts,
-    LabelledTexts,
+    LabeledTexts,
     read_20newsgroups,
     read_beir,
-    read_labelled_folder,
+    read_labeled_folder,
     read_queries,
     read_table,
-    recognise,
+    recognize,
 )
 from tercet.data.beir import plain_or_packed
 from tercet.data.click_counts import ClickCounts, read_click_counts
@@ -53,11 +53,11 @@ TABLES = get_args(TableKind)  # kinds of tables of documents
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Labelled texts, with a test part or None."""
+class Labeled:
+    """Labeled texts, with a test part or None."""
 
-    train: LabelledTexts
-    test: LabelledTexts | None
+    train: LabeledTexts
+    test: LabeledTexts | None
 
 
 def is_ir_datasets(data: Path) -> bool:
@@ -66,18 +66,18 @@ def is_ir_datasets(data: Path) -> bool:
 
 
 def kind_of(data: Path) -> str:
-    """Return the kind of DATA by `recognise`, or ``"ir_datasets"``; a file with table options is a table."""
+    """Return the kind of DATA by `recognize`, or ``"ir_datasets"``; a file with table options is a table."""
     if is_ir_datasets(data):
         return "ir_datasets"
     if data.is_file() and replace(table_settings(data), columns={}):
         return "documents"
     with naming_table_options():
-        return recognise(data)
+        return recognize(data)
 
 
 def open_data(
     data: Path, queries: Path | None, qrels: Path | None, *, known_only: bool = False
-) -> JudgedTexts | Labelled:
+) -> JudgedTexts | Labeled:
     """Read texts and print their size; ``known_only`` refuses judgements of unknown documents."""
     kind = kind_of(data)
     if kind in TABLES:
@@ -91,29 +91,29 @@ def open_data(
             texts = replace(texts, qrels={ONLY_SPLIT: judged.qrels})
         _describe(str(data), "a BEIR folder, " if kind == "beir" else "a collection of ir_datasets, ", texts)
         return texts
-    if kind in ("labelled-folder", "20newsgroups"):
+    if kind in ("labeled-folder", "20newsgroups"):
         if qrels is not None or queries is not None:
             option = "--queries" if qrels is None else "--judgements"
-            raise InputError(f"{data} holds labelled texts, judged by their classes alone; leave out {option}")
-        return _read_labelled(data, kind)
+            raise InputError(f"{data} holds labeled texts, judged by their classes alone; leave out {option}")
+        return _read_labeled(data, kind)
     letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval"
     raise InputError(
-        f"{data} is recognised as {kind!r}; this verb takes a table of documents (CSV, JSONL or Parquet), a BEIR "
-        f"folder, a folder of labelled texts or the 20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
+        f"{data} is recognized as {kind!r}; this verb takes a table of documents (CSV, JSONL or Parquet), a BEIR "
+        f"folder, a folder of labeled texts or the 20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
     )
 
 
-def _read_labelled(data: Path, kind: str) -> Labelled:
-    if kind == "labelled-folder":
-        labelled = read_labelled_folder(data)
-        echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")
-        return Labelled(labelled, None)
+def _read_labeled(data: Path, kind: str) -> Labeled:
+    if kind == "labeled-folder":
+        labeled = read_labeled_folder(data)
+        echo(f"{data}: {len(labeled.texts):,} texts in {len(set(labeled.labels))} labeled folders")
+        return Labeled(labeled, None)
     train, test = read_20newsgroups(data)
     echo(
         f"{data}: 20 Newsgroups, {len(train.texts):,} training and {len(test.texts):,} test posts in "
         f"{len(set(train.labels))} groups"
     )
-    return Labelled(train, test)
+    return Labeled(train, test)
 
 
 def _read_files(corpus: Path, queries: Path | None, qrels: Path | None, known_only: bool) -> JudgedTexts:
@@ -211,10 +211,10 @@ def _describe(name: str, kind: str, texts: JudgedTexts) -> None:
 
 
 def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = None) -> JudgedTexts:
-    """Read documents and queries; labelled texts are an error."""
+    """Read documents and queries; labeled texts are an error."""
     texts = open_data(data, queries, qrels)
-    if isinstance(texts, Labelled):
-        raise InputError(f"{data} holds labelled texts; this verb needs documents and queries, as in a BEIR folder")
+    if isinstance(texts, Labeled):
+        raise InputError(f"{data} holds labeled texts; this verb needs documents and queries, as in a BEIR folder")
     return texts
 
 
@@ -228,7 +228,7 @@ def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
         table = open_table(plain_or_packed(data, "corpus.jsonl"))
         return DocumentStream(table, document_roles(table))
     texts = open_data(data, None, None)
-    if isinstance(texts, Labelled):
+    if isinstance(texts, Labeled):
         parts = [part for part in (texts.train, texts.test) if part is not None]
         return chain.from_iterable(zip(part.names, part.texts, strict=True) for part in parts)
     return texts.docs.items()

@@ -13,7 +13,7 @@ from tercet.cli.letor import print_features, read_rows
 from tercet.cli.options import ANY, FILE, output_options, seed_option
 from tercet.cli.rankers import FEATURE_RANKER, feature_ranker
 from tercet.cli.terminal import echo
-from tercet.data import read_feature_names, recognise
+from tercet.data import read_feature_names, recognize
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel, fit_letor
 from tercet.fitting.letor import FEATURE_RANKERS, MEASURE
@@ -72,7 +72,7 @@ def fit(
 ) -> None:
     """Learn a ranker from the LETOR file DATA and compare it with the best single feature."""
     options = {"measure": measure or MEASURE, "choose": choose, "random_state": seed}
-    kind = recognise(data)
+    kind = recognize(data)
     if kind == "letor-folds":
         raise InputError(
             f"{data} has folds, each with its own test queries; learn from one fold: "
@@ -80,7 +80,7 @@ def fit(
         )
     if kind != "letor":
         raise InputError(
-            f"{data} is recognised as {kind!r}; this verb takes a LETOR file, which has qid:id on every line"
+            f"{data} is recognized as {kind!r}; this verb takes a LETOR file, which has qid:id on every line"
         )
     train = read_rows(data)
     options |= _learner(ranker, len(train), seed)

@@ -102,7 +102,7 @@ class Tercet(LazyGroup):
 def cli(traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
-    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts or the 20
+    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labeled texts or the 20
     Newsgroups archive. LETOR files have the group letor.
     """
 

@@ -115,7 +115,7 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
 # Keys of a context: options about tables, rows to skip, settings of the folder, and remembered columns.
 _TABLES, _BAD_ROWS, _PROJECT, _REMEMBERED = (f"tercet.{name}" for name in ("tables", "bad-rows", "project", "columns"))
 ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight", "source", "target")
-CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomised", "expected")
+CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomized", "expected")
 
 
 def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tercet.data.feature_names import read_feature_names as read_feature_names
     from tercet.data.judgements import read_qrels as read_qrels
     from tercet.data.judgements import read_queries as read_queries
-    from tercet.data.labelled import LabelledTexts as LabelledTexts
-    from tercet.data.labelled import read_20newsgroups as read_20newsgroups
-    from tercet.data.labelled import read_labelled_folder as read_labelled_folder
+    from tercet.data.labeled import LabeledTexts as LabeledTexts
+    from tercet.data.labeled import read_20newsgroups as read_20newsgroups
+    from tercet.data.labeled import read_labeled_folder as read_labeled_folder
     from tercet.data.letor import LetorData as LetorData
     from tercet.data.letor import LetorStream as LetorStream
     from tercet.data.letor import read_letor as read_letor
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tercet.data.link_tables import ReadLinks as ReadLinks
     from tercet.data.link_tables import read_links as read_links
     from tercet.data.preferences import Preferences as Preferences
-    from tercet.data.recognition import recognise as recognise
+    from tercet.data.recognition import recognize as recognize
     from tercet.data.sampling import JudgementSampler as JudgementSampler
     from tercet.data.sampling import LabelSampler as LabelSampler
     from tercet.data.stored_rows import open_rows as open_rows
@@ -55,7 +55,7 @@ else:
             "tercet.data.documents": ("Documents", "as_documents", "iter_corpus", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.judgements": ("read_qrels", "read_queries"),
-            "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
+            "tercet.data.labeled": ("LabeledTexts", "read_20newsgroups", "read_labeled_folder"),
             "tercet.data.letor": (
                 "LetorData",
                 "LetorStream",
@@ -65,7 +65,7 @@ else:
             "tercet.data.letor_writing": ("write_letor",),
             "tercet.data.link_tables": ("ReadLinks", "read_links"),
             "tercet.data.preferences": ("Preferences",),
-            "tercet.data.recognition": ("recognise",),
+            "tercet.data.recognition": ("recognize",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
             "tercet.data.stored_rows": ("open_rows", "write_rows"),
             "tercet.data.tables": ("iter_rows",),

@@ -45,7 +45,7 @@ def read_click_log(
         clicked, position, session or search, time) or for each event (query, document, action); or UBI: a folder with
         files of queries and of events, or two files
     columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time, action and
-        randomised; other roles are guessed
+        randomized; other roles are guessed
     refused : takes the error of a bad row, and the row is left out
     encoding : as in `iter_rows`
 
@@ -161,7 +161,7 @@ def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | 
 
 def _log_of_lists(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
     times = Times(table, roles.get("time"), "time" in given)
-    wanted = ("query", "shown", "clicked", "session", "randomised", "time")
+    wanted = ("query", "shown", "clicked", "session", "randomized", "time")
     lists = []
     for line, query, shown, clicked, session, is_random, time in read_rows(
         table, roles, wanted, refused, {"session": word_in, "time": times.time_in}
@@ -201,11 +201,11 @@ class _Searches:
             "session": word_in,
             "time": times.time_in,
             "method": _inner_reader(table, (f"{ATTRIBUTES}.{INTERLEAVED}.method",)),
-            "marked": _inner_reader(table, (f"{ATTRIBUTES}.randomised",)),
+            "marked": _inner_reader(table, (f"{ATTRIBUTES}.randomized",)),
         }
         self.notes, self.lists = times.notes, ShownLists()
         self._queries: dict[str, str] = {}
-        wanted = ("list", "query", "shown", "session", "randomised", "time", "method", "marked")
+        wanted = ("list", "query", "shown", "session", "randomized", "time", "method", "marked")
         rows = read_rows(table, roles, wanted, refused, readers, Counter(query=0))
         for _, search, query, docs, session, is_random, time, method, marked in rows:
             self._queries[search] = query
@@ -243,9 +243,9 @@ def _log_of_rows(
         readers["query"] = Conversion(roles.columns["list"], searches.query_of)
     lists = ShownLists() if searches is None else searches.lists
     has_hits = searches is not None and searches.has_hits
-    wanted = ("list", "session", "query", "doc", "position", "time", "randomised", "clicked", "action")
+    wanted = ("list", "session", "query", "doc", "position", "time", "randomized", "clicked", "action")
     for numbers, cells in read_columns(table, roles, wanted, refused, readers, needed):
-        *groups, docs, positions, moments, randomised, is_clicked, actions = cells
+        *groups, docs, positions, moments, randomized, is_clicked, actions = cells
         is_shown: Sequence[bool] = [True] * len(numbers)
         if "action" in roles.columns:
             is_shown = [action == _SHOW and not has_hits for action in actions]
@@ -254,7 +254,7 @@ def _log_of_rows(
         begins = [*([0] if keys else []), *compress(range(1, len(keys)), map(ne, keys, keys[1:])), len(keys)]
         for first, end in pairwise(begins):
             key = ListKey.from_row(*keys[first])
-            run = (docs, positions, moments, randomised, is_shown, is_clicked)
+            run = (docs, positions, moments, randomized, is_shown, is_clicked)
             _add_run(lists, key, keys[first][1], [column[first:end] for column in run])
     lists.close()
     return _finished_log(table, roles, times, lists, needed, searches)
@@ -262,14 +262,14 @@ def _log_of_rows(
 
 def _add_run(lists: ShownLists, key: ListKey, session: str | None, run: Sequence[Sequence[Any]]) -> None:
     """Add consecutive rows of one key: one by one, unless all are of one list."""
-    docs, positions, times, randomised, is_shown, is_clicked = run
+    docs, positions, times, randomized, is_shown, is_clicked = run
     shown = lists.show(key, docs, positions, times) if all(is_shown) else None
     if shown is None and len(docs) > 1:
         for row in range(len(docs)):
             _add_run(lists, key, session, [column[row : row + 1] for column in run])
         return
     if shown is not None:
-        shown.is_random |= any(randomised)
+        shown.is_random |= any(randomized)
         shown.session = shown.session or session
     for doc_id in compress(docs, is_clicked):
         lists.click(key, doc_id)

@@ -54,7 +54,7 @@ class ClickLog:
     notes : messages about rows left out and about guesses
     form : description of the file
     sessions : session of each list; empty if unknown
-    randomised : True for lists in random order; empty if no list is random
+    randomized : True for lists in random order; empty if no list is random
     interleaved : True for lists made of two rankings by chance; empty if no list is interleaved
     examination : probability that each rank is looked at; None to estimate them
 
@@ -70,12 +70,12 @@ class ClickLog:
     notes: tuple[str, ...] = ()
     form: str = ""
     sessions: tuple[str, ...] = ()
-    randomised: tuple[bool, ...] = ()
+    randomized: tuple[bool, ...] = ()
     examination: tuple[float, ...] | None = None
     interleaved: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = {"sessions": self.sessions, "randomised": self.randomised, "interleaved": self.interleaved}
+        columns = {"sessions": self.sessions, "randomized": self.randomized, "interleaved": self.interleaved}
         for name, column in columns.items():
             if column and len(column) != len(self.impressions):
                 raise InputError(f"{name} are of {len(column):,} lists, and there are {len(self.impressions):,}")
@@ -95,7 +95,7 @@ class ClickLog:
             self,
             impressions=tuple(self.impressions[row] for row in kept),
             sessions=tuple(self.sessions[row] for row in kept) if self.sessions else (),
-            randomised=tuple(self.randomised[row] for row in kept) if self.randomised else (),
+            randomized=tuple(self.randomized[row] for row in kept) if self.randomized else (),
             interleaved=tuple(self.interleaved[row] for row in kept) if self.interleaved else (),
         )
 
@@ -105,8 +105,8 @@ class ClickLog:
 
         Examples
         --------
-        >>> one = ClickLog((Impression("tea", ("a", "b"), ("b",)),), randomised=(True,))
-        >>> ClickLog.joined([one, ClickLog((Impression("milk", ("c",), ()),))]).randomised
+        >>> one = ClickLog((Impression("tea", ("a", "b"), ("b",)),), randomized=(True,))
+        >>> ClickLog.joined([one, ClickLog((Impression("milk", ("c",), ()),))]).randomized
         (True, False)
         """
         if len(logs) == 1:
@@ -126,7 +126,7 @@ class ClickLog:
             sessions=tuple(chain.from_iterable(log.sessions for log in logs))
             if all(log.sessions for log in logs)
             else (),
-            randomised=flags("randomised"),
+            randomized=flags("randomized"),
             interleaved=flags("interleaved"),
         )
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast
 
 from tercet.data.archives import archive_members
 from tercet.data.beir import plain_or_packed
-from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
+from tercet.data.labeled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold
 from tercet.data.lines import (
     UTF16_MARKS,
@@ -29,7 +29,7 @@ from tercet.errors import FormatError, InputError
 
 Kind: TypeAlias = Literal[
     "beir",
-    "labelled-folder",
+    "labeled-folder",
     "20newsgroups",
     "letor",
     "letor-folds",
@@ -51,7 +51,7 @@ _FOLDERS = (
     "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
     f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
     "Fold1, Fold2, … with train.txt, vali.txt and test.txt (LETOR), "
-    "at least two subfolders of text files (labelled texts), "
+    "at least two subfolders of text files (labeled texts), "
     "ubi_queries and ubi_events (UBI)"
 )
 _FILES = (
@@ -62,10 +62,10 @@ _FILES = (
 )
 
 
-def recognise(path: FilePath) -> Kind:
+def recognize(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` with a list of all kinds.
 
-    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"`` and ``"click-log"`` (UBI's queries
+    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labeled-folder"`` and ``"click-log"`` (UBI's queries
     and events). Files: ``"letor"``, ``"qrels"``, ``"run"``, the archives ``"20newsgroups"`` and ``"letor-folds"``, and
     tables, by the names of their columns: ``"documents"``, ``"judgements"``, ``"triplets"``, ``"click-log"``,
     ``"click-counts"`` and ``"links"``. Only the first lines of a file are read; its reader may still refuse the file.
@@ -76,16 +76,16 @@ def recognise(path: FilePath) -> Kind:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "mystery")
     ...     _ = file.write_text("2 qid:1 1:0.5 2:0.25\\n")
-    ...     recognise(file)
+    ...     recognize(file)
     'letor'
     """
     where = Path(path)
     if not where.exists():
         raise InputError(f"{path}: there is no such file or folder")
-    return _recognise_folder(where) if where.is_dir() else _recognise_file(where)
+    return _recognize_folder(where) if where.is_dir() else _recognize_file(where)
 
 
-def _recognise_folder(folder: Path) -> Kind:
+def _recognize_folder(folder: Path) -> Kind:
     kinds: list[Kind] = []
     if _has_corpus(folder):
         kinds.append("beir")
@@ -96,7 +96,7 @@ def _recognise_folder(folder: Path) -> Kind:
     if not kinds and _holds_ubi(folder):
         kinds.append("click-log")
     if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
-        kinds.append("labelled-folder")
+        kinds.append("labeled-folder")
     if not kinds:
         raise InputError(f"{folder}: this folder is of no known kind; looked for {_FOLDERS}")
     return _the_only(kinds, folder, "give a folder that holds one of them")
@@ -138,11 +138,11 @@ def _holds_texts(folder: Path) -> bool:
     return b"\0" not in start and not _is_letor(start.decode("latin-1").split("\n")[:LINES_LOOKED_AT])
 
 
-def _recognise_file(path: Path) -> Kind:
+def _recognize_file(path: Path) -> Kind:
     with open_bytes(path) as stream:
         start = stream.read(512)
     if start[_TAR_MAGIC] == b"ustar":
-        return _recognise_archive(path)
+        return _recognize_archive(path)
     if start.startswith(PARQUET_MAGIC):
         return _kind_of_table(open_table(path))
     if start.startswith(UTF16_MARKS):  # tables alone are read in UTF-16; of others, the next line says so
@@ -195,7 +195,7 @@ def _table_with_header(path: Path) -> tuple[DataTable | None, FormatError | None
         return None, problem
 
 
-def _recognise_archive(path: Path) -> Kind:
+def _recognize_archive(path: Path) -> Kind:
     with closing(archive_members(path)) as members:
         for member, _ in islice(members, LINES_LOOKED_AT):
             if PurePosixPath(member.name).parts[:1] in ((NEWSGROUPS_TRAIN,), (NEWSGROUPS_TEST,)):

@@ -163,11 +163,11 @@ _SESSION = Role(
     (("session", "session_id", "visit_id", "visit", "sid"), ("user_id", "client_id", "visitor_id", "user")),
     required=False,
 )
-_RANDOMISED = Role(
-    "randomised",
+_RANDOMIZED = Role(
+    "randomized",
     "the lists in random order",
     "truth",
-    (("randomised", "randomized", "is_randomised", "is_randomized", "shuffled", "is_random", "is_shuffled"),),
+    (("randomized", "randomised", "is_randomized", "is_randomised", "shuffled", "is_random", "is_shuffled"),),
     required=False,
 )
 _TIME = Role(
@@ -180,7 +180,7 @@ _TIME = Role(
     ),
     required=False,
 )
-_SEEN = (_SESSION, _RANDOMISED, _TIME)
+_SEEN = (_SESSION, _RANDOMIZED, _TIME)
 
 TABLE_ROLES: Mapping[str, tuple[Role, ...]] = {
     "documents": (_ID, _TEXT),

@@ -142,7 +142,7 @@ class LabelSampler(Sampler):
         False
         """
         if as_worse:
-            raise ParameterError("a labelled text that is withheld is of no class, so it cannot be drawn as_worse")
+            raise ParameterError("a labeled text that is withheld is of no class, so it cannot be drawn as_worse")
         rest = copy(self)
         rest._group(self._rows[~(rows_among(self._rows, queries) | rows_among(self._rows, docs))])
         return rest

@@ -430,7 +430,7 @@ def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
         raise FormatError(path, None, f"the Parquet data cannot be read: {error}") from error
 
 
-# -- recognising Parquet ----------------------------------------------------------------------------------------------
+# -- recognizing Parquet ----------------------------------------------------------------------------------------------
 
 
 MAGIC = b"PAR1"

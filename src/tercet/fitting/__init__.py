@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tercet.fitting.options import FitOptions as FitOptions
     from tercet.fitting.parallel import fit_parallel as fit_parallel
     from tercet.fitting.recipe import fit as fit
-    from tercet.fitting.recipe import fit_labelled as fit_labelled
+    from tercet.fitting.recipe import fit_labeled as fit_labeled
     from tercet.fitting.recipe import fit_linked as fit_linked
     from tercet.fitting.text_model import TextModel as TextModel
 else:
@@ -21,7 +21,7 @@ else:
             "tercet.fitting.options": ("FitOptions",),
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),
-            "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),
+            "tercet.fitting.recipe": ("fit", "fit_labeled", "fit_linked"),
             "tercet.fitting.letor": ("fit_letor",),
         },
     )

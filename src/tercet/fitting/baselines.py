@@ -48,19 +48,19 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
 
     BM25 with and without memory on left-out queries chooses the tokenizer, since bad matches of documents may still be
     good matches of queries. Then plain matching chooses the weighting. A clearly better start replaces BM25 over stems.
-    Labelled texts start from tf-idf.
+    Labeled texts start from tf-idf.
     """
     if how.words is not None:
         space = ordinary_start(task, how)
         return [space], space
-    ordinary = "tf-idf" if task.labelled else ORDINARY
+    ordinary = "tf-idf" if task.labeled else ORDINARY
     analyzers = _analyzers(task, how)
     first = {
         suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analyzers.items()
     }
     beside = {suffix: _beside_memory(task, space) for suffix, space in first.items()}
     tokenized = _best({suffix: values[:, values.mean(axis=0).argmax()] for suffix, values in beside.items()}, "")
-    names = (ordinary,) if task.labelled else WEIGHTINGS if how.columns is None else _WITH_FIELDS
+    names = (ordinary,) if task.labeled else WEIGHTINGS if how.columns is None else _WITH_FIELDS
     named = {f"{name}{tokenized}": name for name in names}
     spaces = {space.name: space for space in _spaces(task, how, named, analyzers[tokenized])}
     values = {name: _values(space.queries, space.start) for name, space in spaces.items()}
@@ -195,7 +195,7 @@ def _ones(rows: sparse.csr_array) -> sparse.csr_array:
 
 
 class Posteriors:
-    """Logistic regression, the rival of labelled texts: the score is the inner product of two texts' class posteriors.
+    """Logistic regression, the rival of labeled texts: the score is the inner product of two texts' class posteriors.
 
     A classifier needs the classes; ranking needs preferences alone.
     """

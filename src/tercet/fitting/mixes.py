@@ -187,7 +187,7 @@ class MixSearch:
         return mix
 
     def _options(self, memory: bool) -> list[Callable[[Mix], list[Mix]]]:
-        """Functions from a mix to its neighbours."""
+        """Functions from a mix to its neighbors."""
         steps: list[Callable[[Mix], list[Mix]]] = [lambda mix: [replace(mix, blend=blend) for blend in self._of(mix)]]
         if memory and self._can_remember:
             # All combinations, since a single strength may be useless. The first of equals explains by past queries.

@@ -36,15 +36,15 @@ from tercet.text import CorrelatedWords
 Setting = Mapping[str, Any]
 
 _STEPS_PER_JUDGEMENT, _FEWEST_STEPS = 20, 20_000
-_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # of labelled texts
+_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # of labeled texts
 
 
-def n_steps_for(n_judgements: int, *, labelled: bool = False, most: int = TermPairRanker.most_steps) -> int:
-    """Return the number of preferences to draw from a number of judgements, or of labelled texts.
+def n_steps_for(n_judgements: int, *, labeled: bool = False, most: int = TermPairRanker.most_steps) -> int:
+    """Return the number of preferences to draw from a number of judgements, or of labeled texts.
 
     Few judgements are soon learned by heart. Further steps cost documents without a judgement.
     """
-    each, fewest = (_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS) if labelled else (_STEPS_PER_JUDGEMENT, _FEWEST_STEPS)
+    each, fewest = (_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS) if labeled else (_STEPS_PER_JUDGEMENT, _FEWEST_STEPS)
     return int(np.clip(n_judgements * each, fewest, max(most, fewest)))
 
 
@@ -69,7 +69,7 @@ FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
 _ON_LOW_RANK: Final = tuple(
     {"sparsify": "low-rank", "density": 0.05, "refit": True, "refit_rate": rate} for rate in (0.3, 2.0)
 )
-_OF_DOCUMENTS: Final = {"learn_documents", "rate", "start", "tied", "normalise"}
+_OF_DOCUMENTS: Final = {"learn_documents", "rate", "start", "tied", "normalize"}
 _OF_SHRINKING: Final = {"l1", "sparsify", "shrink_every"}
 _FALLING: Final[Setting] = {"schedule": "linear"}  # the rate, to zero at the last step
 _LOW_RANK: Final[Setting] = {"rate": 0.1, **_FALLING}
@@ -83,9 +83,9 @@ class NamedRanker:
     ----------
     cls : class of the ranker
     settings : parameters of each candidate, best guess first
-    for_labels : other settings for labelled texts, and for a density, if the ranker has any
+    for_labels : other settings for labeled texts, and for a density, if the ranker has any
     usual : parameters of all candidates, left out of reports
-    usual_for_labels : other usual parameters for labelled texts
+    usual_for_labels : other usual parameters for labeled texts
     """
 
     cls: type[TermPairRanker]
@@ -94,10 +94,10 @@ class NamedRanker:
     usual: Setting = field(default_factory=dict)
     usual_for_labels: Setting = field(default_factory=dict)
 
-    def tried(self, labelled: bool, parameters: Setting) -> list[dict[str, Any]]:
+    def tried(self, labeled: bool, parameters: Setting) -> list[dict[str, Any]]:
         """Return the settings with ``parameters`` in place of their own, each once."""
         settings = self.settings
-        if self.for_labels and (labelled or "density" in parameters) and not parameters.keys() & _OF_SHRINKING:
+        if self.for_labels and (labeled or "density" in parameters) and not parameters.keys() & _OF_SHRINKING:
             settings = self.for_labels
         different: list[dict[str, Any]] = []
         for setting in settings:
@@ -253,7 +253,7 @@ OneRanker = str | NameWithParameters | TermPairRanker
 RankerChoice = OneRanker | Sequence[OneRanker]
 
 
-def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = False) -> list[Candidate]:
+def candidates_of(choice: RankerChoice | None, seed: int, *, labeled: bool = False) -> list[Candidate]:
     """List the rankers to choose from.
 
     Parameters
@@ -262,7 +262,7 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
         unchanged. The default rate and schedule of a class come from a paper and its vectors: an estimator with these
         defaults is also tried with the settings of its short name.
     seed : of named rankers
-    labelled : True for labelled texts, with separate settings of some names
+    labeled : True for labeled texts, with separate settings of some names
 
     Examples
     --------
@@ -278,27 +278,27 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     candidates: list[Candidate] = []
     for one in listed:
         if isinstance(one, str):
-            candidates += _named(one, {}, seed, labelled)
+            candidates += _named(one, {}, seed, labeled)
         elif isinstance(one, NameWithParameters):
-            candidates += _named(one.name, one.parameters, seed, labelled)
+            candidates += _named(one.name, one.parameters, seed, labeled)
         else:
-            candidates += _own(one, labelled)
+            candidates += _own(one, labeled)
     return candidates
 
 
-def _named(name: str, parameters: Setting, seed: int, labelled: bool) -> list[Candidate]:
+def _named(name: str, parameters: Setting, seed: int, labeled: bool) -> list[Candidate]:
     named = NAMED_RANKERS[check_name(name)]
-    usual = clone(named.cls(**{**named.usual, **(named.usual_for_labels if labelled else {})}))
+    usual = clone(named.cls(**{**named.usual, **(named.usual_for_labels if labeled else {})}))
     usual.set_params(**{key: seed for key in usual.get_params() if key.endswith("random_state")})
     candidates = []
-    for setting in named.tried(labelled, parameters):
+    for setting in named.tried(labeled, parameters):
         ranker = clone(usual).set_params(**setting)
         ranker._check_params()
         candidates.append(Candidate(name, setting, ranker, frozenset(parameters)))
     return candidates
 
 
-def _own(ranker: object, labelled: bool) -> list[Candidate]:
+def _own(ranker: object, labeled: bool) -> list[Candidate]:
     """Candidates of an estimator of the user; the report has the changed parameters."""
     if isinstance(ranker, type):
         raise InputError(f"ranker is the class {ranker.__name__}; give an estimator, {ranker.__name__}()")
@@ -328,4 +328,4 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
     short = next((short for short, named in NAMED_RANKERS.items() if named.cls is type(ranker)), None)
     if short is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
         return [given]
-    return [given, *_named(short, own, ranker.random_state, labelled)]
+    return [given, *_named(short, own, ranker.random_state, labeled)]

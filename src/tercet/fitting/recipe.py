@@ -1,4 +1,4 @@
-"""``tc.fit``, ``tc.fit_labelled`` and ``tc.fit_linked``: check the evidence, make a task, and solve the task."""
+"""``tc.fit``, ``tc.fit_labeled`` and ``tc.fit_linked``: check the evidence, make a task, and solve the task."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fit(
     measure : measure of the choice and of the report, on queries left out in turn; see docs/explain/recipe.md.
         "nDCG@10" by default. Preferences and clicks without judgements are measured by the share of a query's pairs
         in the right order, "PairAccuracy"; equal scores count a half
-    new_documents : expected share of new documents among the answers, 0 to 1; 0 for a closed catalogue. None takes the
+    new_documents : expected share of new documents among the answers, 0 to 1; 0 for a closed catalog. None takes the
         share at the end of a click log, else .3 or more
     options : further options, as `FitOptions` or a mapping: tokenizer, fields, numbers, budget
 
@@ -100,7 +100,7 @@ def fit(
     return solve(task, ranker, how, seed)
 
 
-def fit_labelled(
+def fit_labeled(
     texts: Sequence[str],
     labels: Sequence[str],
     *,
@@ -119,7 +119,7 @@ def fit_labelled(
     >>> pairs = [("cats", "purr"), ("cats", "meow"), ("kittens", "purr"), ("dogs", "bark"), ("dogs", "howl")]
     >>> texts = [f"{noun} {verb} {i}" for i in range(5) for noun, verb in pairs]
     >>> labels = ["cat", "cat", "cat", "dog", "dog"] * 5
-    >>> model = fit_labelled(texts, labels, ranker="diagonal", options={"n_steps": 200})
+    >>> model = fit_labeled(texts, labels, ranker="diagonal", options={"n_steps": 200})
     >>> model.report.measure
     'AP'
     """

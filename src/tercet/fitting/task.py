@@ -63,7 +63,7 @@ _MOST_SCORES: Final = 4_000_000
 _FEWEST_CHOOSING: Final = 300
 _MOST_CHOOSING: Final = 500
 _FEWEST_TEXTS: Final = 20  # with labels
-_MOST_LABELLED: Final = 1_000  # texts to rank among themselves
+_MOST_LABELED: Final = 1_000  # texts to rank among themselves
 
 
 # -- parts of a task --------------------------------------------------------------------------------------------------
@@ -236,15 +236,15 @@ class Task:
     def from_labels(cls, texts: Sequence[str], labels: Sequence[str], measure: str, random_state: int) -> Task:
         """Make each text a query for the other texts of its class. Texts to come have no past queries: no memory."""
         chosen_by = parse_measure(measure)
-        labelled = Labels.from_labels(texts, labels, chosen_by)
+        labeled = Labels.from_labels(texts, labels, chosen_by)
         if len(texts) < _FEWEST_TEXTS:
-            raise InputError(f"{len(texts)} labelled texts are too few; at least {_FEWEST_TEXTS} are needed")
+            raise InputError(f"{len(texts)} labeled texts are too few; at least {_FEWEST_TEXTS} are needed")
         width = len(str(len(texts) - 1))
         named = {f"{number:0{width}d}": text for number, text in enumerate(texts)}
-        return cls(named, named, {LABELS: labelled}, chosen_by, random_state, linked=True)
+        return cls(named, named, {LABELS: labeled}, chosen_by, random_state, linked=True)
 
     @property
-    def labelled(self) -> bool:
+    def labeled(self) -> bool:
         """True if each text is a query for the other texts of its class."""
         return LABELS in self.sources
 
@@ -384,7 +384,7 @@ class Task:
     def _main_sources(self) -> list[str]:
         """Sources of the measured queries."""
         if not self.by_pairs:
-            return [LABELS if self.labelled else JUDGED]
+            return [LABELS if self.labeled else JUDGED]
         return [name for name in self.sources if name != JUDGED] or [JUDGED]
 
     def _qids_of(self, names: Sequence[str]) -> set[str]:
@@ -403,7 +403,7 @@ class Task:
         if not self.can_validate:
             return []
         # Documents of the same text are separate documents, also as queries.
-        enough = {"enough": _MOST_LABELLED} if self.labelled else {}
+        enough = {"enough": _MOST_LABELED} if self.labeled else {}
         folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts, **enough)
         others = sorted(self._qids_of(list(self.sources)) - set(measured))
         order = np.random.default_rng(self.seed).permutation(len(others))
@@ -426,7 +426,7 @@ class Task:
 
     def folds(self, D: sparse.csr_array) -> tuple[Fold, ...]:
         """Folds to choose and to decide by, for the document rows of the start; the cases of few folds come first."""
-        if self.labelled:
+        if self.labeled:
             return self.known
         return (self.known[0], *self._new_folds(D), *self._recent(), *self.known[1:])
 
@@ -481,7 +481,7 @@ class Task:
 
     @cached_property
     def _expected(self) -> tuple[dict[str, float], str]:
-        if self.labelled:
+        if self.labeled:
             return {KNOWN: 1.0}, ""
         at_end = self.log.shares_at_end() if self.log is not None and self.by_pairs else None
         repeated = 0.0 if at_end is None else at_end[0]
@@ -517,8 +517,8 @@ class Task:
 
     def _choosing(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
         """Queries to choose among ways to weight words, with which no weight is learned."""
-        if self.labelled:
-            drawn = np.random.default_rng(self.seed).permutation(len(self.docs))[:_MOST_LABELLED]
+        if self.labeled:
+            drawn = np.random.default_rng(self.seed).permutation(len(self.docs))[:_MOST_LABELED]
             return self._main(_mask(drawn, len(self.docs))).held_out(Q, D, self.qids)
         queries = self._main(self.asked).held_out(Q, D, self.qids)
         return some_queries(queries, _MOST_SCORES, _FEWEST_CHOOSING).at_most(_MOST_CHOOSING)
@@ -537,9 +537,9 @@ class Task:
         """Facts of the collection and the split for the report."""
         _, _, sizes = self._everything
         kind = "preferences" if [*self.sources] == [TRIPLETS] else " and ".join(self.sources)
-        kind = "labelled texts" if self.labelled else "linked documents" if self.linked else kind
+        kind = "labeled texts" if self.labeled else "linked documents" if self.linked else kind
         kind = "judged queries" if kind == JUDGED else kind
-        n_texts = {} if self.labelled else {"n_docs": len(self.docs), "n_queries": len(self.texts)}
+        n_texts = {} if self.labeled else {"n_docs": len(self.docs), "n_queries": len(self.texts)}
         return Facts({"kind": kind} | n_texts | sizes, int(self.asked.sum()), self._split_text(), self._notes())
 
     def _split_text(self) -> str:
@@ -547,7 +547,7 @@ class Task:
         if not left_out:
             return "No queries were left out."
         n_queries = sum(int(out.sum()) for out in left_out[:N_FOLDS])
-        text = split_text(len(left_out), n_queries, what="text" if self.labelled else "query")
+        text = split_text(len(left_out), n_queries, what="text" if self.labeled else "query")
         if len(self.sources) > 1:
             kinds = " and ".join(self.sources).capitalize()
             text += f" {kinds} are split alike: a query left out of one is left out of all."

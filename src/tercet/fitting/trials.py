@@ -72,7 +72,7 @@ class Trials:
         self.space, self.task, self.how, self.seed = space, task, how, random_state
         self._work = _WORK if how.budget is None else how.budget * _WORK_PER_SECOND
         self._n_needed = 1 + sum(fold.case != KNOWN for fold in folds)  # folds needed to measure every case
-        candidates = candidates_of(ranker, random_state, labelled=task.labelled)
+        candidates = candidates_of(ranker, random_state, labeled=task.labeled)
         if how.columns is None:
             candidates = [one.fitting(space.D.shape, self.n_steps(one)) for one in candidates]
             self.members = [self._with_negatives(one) for one in _suited(candidates)]
@@ -143,7 +143,7 @@ class Trials:
             return self.how.n_steps
         in_time = int(self._work / self._cost_per_step(candidate) / (self._n_needed + 1))
         size = self.task.size if fold is None else fold.size
-        return n_steps_for(size, labelled=self.task.labelled, most=min(candidate.ranker.most_steps, in_time))
+        return n_steps_for(size, labeled=self.task.labeled, most=min(candidate.ranker.most_steps, in_time))
 
     def _cost_per_step(self, candidate: Candidate) -> float:
         n_words = [matrix.nnz / max(1, matrix.shape[0]) for matrix in (self.space.Q, self.space.D)]

@@ -46,7 +46,7 @@ _ROOT = 0
 
 
 def fingerprint(folder: Path) -> str:
-    """Digest of all sources in a folder, of Numba's version, and of its settings for index checks and optimisation."""
+    """Digest of all sources in a folder, of Numba's version, and of its settings for index checks and optimization."""
     digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK} {int(config.OPT)}".encode())
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode())
@@ -150,7 +150,7 @@ class KernelLocator(_CacheLocator):
 
 
 class KernelCacheImpl(CompileResultCacheImpl):
-    """Numba's serialisation of compiled code, in our folder."""
+    """Numba's serialization of compiled code, in our folder."""
 
     _locator_classes: Any = [KernelLocator]  # noqa: RUF012 (a list in Numba, too)
 

@@ -40,6 +40,7 @@ from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode
 from tercet.store.kinds import RANKER
+from tercet.store.old_names import OLD_FIELDS
 from tercet.store.schema import members_of, unmarked
 from tercet.weights import Explanation, Weights
 
@@ -112,7 +113,7 @@ class Ranker(BaseEstimator):
     @classmethod
     def _current_params(cls, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters of an older file as the class has them now."""
-        return params
+        return {OLD_FIELDS.get(name, name): value for name, value in params.items()}
 
     def _saved_params(self) -> dict[str, Any]:
         params = self.get_params(deep=False)

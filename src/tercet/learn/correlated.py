@@ -145,7 +145,7 @@ class BinnedRanker(LowRankRanker):
             "diagonal": None,
             "n_frequent": None,
             "scale_documents": False,
-            "normalise": None,
+            "normalize": None,
             "learn_documents": True,
             "start": "random",
         }

@@ -20,11 +20,11 @@ from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source
 from tercet.learn.starts import (
     GivenStart,
-    LabelledRows,
+    LabeledRows,
     Rare,
     class_scores,
     for_cosine,
-    labelled_rows,
+    labeled_rows,
     latent_directions,
     normal_factors,
     rare_words,
@@ -209,7 +209,7 @@ class LowRankRanker(SgdRanker):
         ``n_components``. The source has the classes (``SampledSource.from_labels``).
 
         Two vocabularies start from the weights of ``LSIRanker.fit_parallel`` by ``fit(…, start=)``.
-    normalise : {"latent", None}
+    normalize : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts are scaled to U'q and V'd of length 1. Needs
         ``diagonal=None``; a start from LSI is then LSI, with unweighted directions. Cosines lie below 1: use a small
         margin, about 0.1 to find translations.
@@ -247,7 +247,7 @@ class LowRankRanker(SgdRanker):
     spread: Positive = 0.1
     scale_documents: bool = False
     n_frequent: Count | None = None
-    normalise: Literal["latent"] | None = None
+    normalize: Literal["latent"] | None = None
     learn_documents: bool = True
     rate: Positive = 0.1
     schedule: Schedule = "constant"
@@ -258,7 +258,7 @@ class LowRankRanker(SgdRanker):
     _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {
         "n_frequent": None,
-        "normalise": None,
+        "normalize": None,
         "learn_documents": True,
     }
 
@@ -291,7 +291,7 @@ class LowRankRanker(SgdRanker):
 
     def _lsi_factors(self, size: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float32]:
         """Weight directions by their singular values over the largest; cosines need no weights."""
-        weight = np.ones(size.size) if self.normalise else self.unit * size / size[0]
+        weight = np.ones(size.size) if self.normalize else self.unit * size / size[0]
         return np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
 
     def fit(
@@ -313,8 +313,8 @@ class LowRankRanker(SgdRanker):
             and at most a diagonal. The first scores are the scores of these weights.
         """
         queries, docs, source = self._checked(Q, prefs, D)
-        labelled = labelled_rows(source, docs.shape[0]) if self.start == "classes" and start is None else None
-        self._train(self._start(queries, docs, start, labelled), queries, docs, source, validation, callbacks)
+        labeled = labeled_rows(source, docs.shape[0]) if self.start == "classes" and start is None else None
+        self._train(self._start(queries, docs, start, labeled), queries, docs, source, validation, callbacks)
         return self
 
     def _start(
@@ -322,7 +322,7 @@ class LowRankRanker(SgdRanker):
         Q: sparse.csr_array,
         D: sparse.csr_array,
         given: Weights | None = None,
-        labelled: LabelledRows | None = None,
+        labeled: LabeledRows | None = None,
     ) -> LowRankState:
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
@@ -331,7 +331,7 @@ class LowRankRanker(SgdRanker):
             rare = (rare_d if n == m else rare_words(Q, self.n_frequent)), rare_d
         if given is not None:
             return self._state_of(GivenStart.from_weights(given), (n, m), rare)
-        cosine = self.normalise == "latent"
+        cosine = self.normalize == "latent"
         self._check_together(cosine)
         if n != m and (self.tied or self.diagonal is not None or self.start in ("lsi", "classes")):
             what = "tied=True" if self.tied else f"diagonal={self.diagonal!r}"
@@ -347,9 +347,9 @@ class LowRankRanker(SgdRanker):
             if cosine:
                 U, V = for_cosine((U, V))
         elif self.start == "classes":
-            if labelled is None:
+            if labeled is None:
                 raise ParameterError("start='classes' is where fit starts; other ways to learn know of no classes")
-            U = class_scores(D, labelled, self.n_components, self.random_state, keep)
+            U = class_scores(D, labeled, self.n_components, self.random_state, keep)
             V = U if self.tied else U.copy()
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
@@ -358,7 +358,7 @@ class LowRankRanker(SgdRanker):
 
     def _state_of(self, given: GivenStart, shape: tuple[int, int], rare: Rare | None) -> LowRankState:
         """Return the state with the scores of given weights."""
-        cosine = given.cosine or self.normalise == "latent"
+        cosine = given.cosine or self.normalize == "latent"
         self._check_together(cosine)
         U, V = given.factors(self.n_components, shape, self.tied)
         if cosine:
@@ -374,13 +374,13 @@ class LowRankRanker(SgdRanker):
 
     def _check_together(self, cosine: bool) -> None:
         """Refuse parameters that exclude each other; ``cosine`` if cosines are learned, perhaps by a start."""
-        implied = cosine and self.normalise is None  # the default is then no wish
+        implied = cosine and self.normalize is None  # the default is then no wish
         if cosine and (self.diagonal == "learned" or (self.diagonal is not None and not implied)):
             what = f"diagonal={self.diagonal!r}"
             raise ParameterError(f"cosines of latent vectors are learned alone, without {what}")
         if not self.learn_documents and (cosine or self.tied):
-            what = "tied=True" if self.tied else "normalise='latent'"
-            if cosine and self.normalise is None:
+            what = "tied=True" if self.tied else "normalize='latent'"
+            if cosine and self.normalize is None:
                 what = "a start whose scores are cosines"
             raise ParameterError(f"learn_documents=False leaves V as it is; it cannot be had with {what}")
 

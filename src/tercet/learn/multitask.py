@@ -233,7 +233,7 @@ class MultiTaskRanker(SgdRanker):
     shared : {"both", "documents"}
         Factors of the second task's query words: their factors in documents, ``V_E'V_E``, or separate factors,
         ``U_E'V_E``.
-    n_components, spread, normalise : see ``LowRankRanker``; ``"latent"`` applies to all tasks
+    n_components, spread, normalize : see ``LowRankRanker``; ``"latent"`` applies to all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; query words of the first task are counted in its queries, all other words in the
         documents.
@@ -255,12 +255,12 @@ class MultiTaskRanker(SgdRanker):
     n_components: Count = 100
     spread: Positive = 0.1
     n_frequent: Count | None = None
-    normalise: Literal["latent"] | None = None
+    normalize: Literal["latent"] | None = None
     rate: Positive = 0.1
     schedule: Schedule = "constant"
 
     _state_class = MultiTaskState
-    _added_parameters: ClassVar[dict[str, Any]] = {"normalise": None}
+    _added_parameters: ClassVar[dict[str, Any]] = {"normalize": None}
 
     def fit(
         self,
@@ -407,14 +407,14 @@ class MultiTaskRanker(SgdRanker):
 
     def _state_with(self, factors: Factors, cosine: bool, rare: Rare | None) -> MultiTaskState:
         """Return the state with these factors in the first task; document words share factors in every task."""
-        U, V = for_cosine(factors) if cosine or self.normalise else factors
+        U, V = for_cosine(factors) if cosine or self.normalize else factors
         joined = np.concatenate((U, V))
         return self._state_of(joined, joined if self.shared == "both" else V, U.shape[0], cosine, rare)
 
     def _state_of(
         self, U: NDArray[np.float32], V: NDArray[np.float32], n_first: int, cosine: bool, rare: Rare | None
     ) -> MultiTaskState:
-        cosine = cosine or self.normalise == "latent"
+        cosine = cosine or self.normalize == "latent"
         nothing = np.empty(0, dtype=np.float32)
         state = MultiTaskState(
             U, V, nothing, learn_diagonal=False, scale_documents=False, n_first=n_first, cosine=cosine

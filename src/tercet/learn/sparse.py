@@ -460,7 +460,7 @@ class SparseRanker(SgdRanker):
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
         if isinstance(params["low_rank"], dict):
-            stated = {**LowRankRanker._added_parameters, **params["low_rank"]}
+            stated = {**LowRankRanker._added_parameters, **LowRankRanker._current_params(params["low_rank"])}
             if set(stated) != set(LowRankRanker._get_param_names()):
                 raise DamagedBundleError(f"{saved.where}: the parameters of its low_rank do not fit a LowRankRanker")
             params = {**params, "low_rank": LowRankRanker._with_params(stated, saved.where)}

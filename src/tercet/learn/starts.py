@@ -67,14 +67,14 @@ def shared_arguments(rankers: Iterable[TermPairRanker], D: sparse.csr_array) -> 
     return [ranker._shared_arguments(directions_of) for ranker in rankers]
 
 
-class LabelledRows(NamedTuple):
+class LabeledRows(NamedTuple):
     """Documents with a known class: their rows, and the number of the class of each."""
 
     rows: NDArray[np.int64]
     classes: NDArray[np.int64]
 
 
-def labelled_rows(source: Source, n_docs: int) -> LabelledRows:
+def labeled_rows(source: Source, n_docs: int) -> LabeledRows:
     """Return the rows and classes of the documents of a source that draws from labels."""
     if not (isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler)):
         raise ParameterError(
@@ -83,11 +83,11 @@ def labelled_rows(source: Source, n_docs: int) -> LabelledRows:
     sampler = source.sampler
     if sampler.classes.size != n_docs:
         raise InputError(f"there are {sampler.classes.size} labels and {n_docs} documents; each document has one")
-    return LabelledRows(sampler.rows, sampler.classes[sampler.rows])
+    return LabeledRows(sampler.rows, sampler.classes[sampler.rows])
 
 
 def class_scores(
-    D: sparse.csr_array, labelled: LabelledRows, n_components: int, seed: int, keep: NDArray[np.bool_] | None = None
+    D: sparse.csr_array, labeled: LabeledRows, n_components: int, seed: int, keep: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
     """Return factors of words (n_terms, n) whose inner product with a text estimates its classes: ridge regression.
 
@@ -98,13 +98,13 @@ def class_scores(
     """
     from sklearn.linear_model import Ridge  # few start from classes, and it loads much
 
-    texts = sparse.csr_array(D[labelled.rows], dtype=np.float64)
+    texts = sparse.csr_array(D[labeled.rows], dtype=np.float64)
     if keep is not None:
         texts.data *= keep[texts.indices]
     length = float(texts.power(2).sum()) / texts.shape[0]
     if length == 0:
         raise InputError("start='classes' finds nothing in documents without a word; use start='random'")
-    _, codes = np.unique(labelled.classes, return_inverse=True)
+    _, codes = np.unique(labeled.classes, return_inverse=True)
     n_classes = int(codes.max()) + 1
     of_class = np.eye(n_classes)
     if n_classes > n_components:

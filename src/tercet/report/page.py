@@ -363,10 +363,10 @@ def _facts(report: Report) -> Html:
     if report.features is not None:
         data = data[:1]
     chosen: list[tuple[str, object]] = [("chosen by", report.measure)]
-    chosen += _labelled(_CHOSEN_LABELS, report.chosen)
+    chosen += _labeled(_CHOSEN_LABELS, report.chosen)
     blocks = []
     if details is not None:
-        data = _labelled(_DATA_LABELS, details.data) + data
+        data = _labeled(_DATA_LABELS, details.data) + data
         chosen.append(("seed", details.random_state))
         size = details.size
         entries = size.n_query_words * size.n_doc_words
@@ -396,10 +396,10 @@ def _facts(report: Report) -> Html:
     )
 
 
-def _labelled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str, object]]:
+def _labeled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str, object]]:
     """Values in the order of labels, then further values by name."""
-    labelled = [(label, values[key]) for key, label in labels.items() if key in values]
-    return labelled + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
+    labeled = [(label, values[key]) for key, label in labels.items() if key in values]
+    return labeled + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
 
 
 def _block(title: str, facts: list[tuple[str, object]]) -> Html:
@@ -425,7 +425,7 @@ def _paragraph(sentences: str) -> Html:
 
 
 def _soft(note: str) -> Html:
-    """A paragraph in the colour of notes."""
+    """A paragraph in the color of notes."""
     return fill("""<p class="soft">$note</p>""", note=note)
 
 

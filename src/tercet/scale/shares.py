@@ -128,7 +128,7 @@ def learns_in_rounds(state: State) -> LowRankState:
     """Return the state, or raise `ParameterError` if a cluster does not learn it."""
     assert isinstance(state, LowRankState)
     if state.cosine:
-        raise ParameterError("normalise='latent' is learned in one process; leave it out on a cluster")
+        raise ParameterError("normalize='latent' is learned in one process; leave it out on a cluster")
     return state
 
 

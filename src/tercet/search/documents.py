@@ -249,7 +249,7 @@ def merged(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSe
 def tiered(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSegment | Segment]:
     """The same documents in fewer segments, for little work: what many small additions leave behind.
 
-    Neighbours of fewer than 8 documents each are joined once they have 8 together, then those of fewer than 64, and so
+    Neighbors of fewer than 8 documents each are joined once they have 8 together, then those of fewer than 64, and so
     on up to half a segment, so a document is written again once for each power of 8. A segment of which more than
     half is dead is written again without the dead, at the cost of less than what was removed.
     """
@@ -269,7 +269,7 @@ Group = tuple[int, list[LiveSegment]]  # how many documents are alive, and where
 
 
 def _runs_joined(groups: Sequence[Group], limit: int) -> list[Group]:
-    """Neighbours below a size become one where they reach it together."""
+    """Neighbors below a size become one where they reach it together."""
     after: list[Group] = []
     for is_small, run in groupby(groups, lambda group: group[0] < limit):
         members = list(run)

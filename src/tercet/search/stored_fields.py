@@ -17,7 +17,7 @@ def packed_record(stored_fields: Any, doc_id: str) -> str:
 
     Examples
     --------
-    >>> packed_record({"price": 1.5, "colour": None, "tags": ["new", "ripe"]}, "007")
+    >>> packed_record({"price": 1.5, "color": None, "tags": ["new", "ripe"]}, "007")
     '{"price":1.5,"tags":"new, ripe"}'
     """
 
@@ -43,8 +43,8 @@ def shown_record(record: Mapping[str, Any], most: int) -> str:
 
     Examples
     --------
-    >>> shown_record({"price": 1.5, "colour": "green"}, 40), shown_record({"price": 1.5, "colour": "green"}, 12)
-    ('price 1.5 · colour green', 'price 1.5 · 1 more')
+    >>> shown_record({"price": 1.5, "color": "green"}, 40), shown_record({"price": 1.5, "color": "green"}, 12)
+    ('price 1.5 · color green', 'price 1.5 · 1 more')
     """
     shown: list[str] = []
     length = 0

@@ -149,8 +149,8 @@ def _move(doc: str, before: int | None, after: int | None) -> str:
 
 def words_of(served: Served, text: str) -> list[str]:
     """Tokenize a text like a query."""
-    analyse = served.model.query_vectorizer.analyzer or Analyzer()
-    return analyse(text)
+    analyze = served.model.query_vectorizer.analyzer or Analyzer()
+    return analyze(text)
 
 
 def explain(

@@ -12,6 +12,8 @@ OLD_FIELDS: Final = {
     "carried": "stored_fields",
     "cut": "tokenizer",
     "declined": "rejected",
+    "normalise": "normalize",
+    "normalise_pairs": "normalize_pairs",
     "vectoriser": "vectorizer",
 }
 # Old beginning of the names of arrays -> beginning.

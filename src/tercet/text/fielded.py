@@ -184,8 +184,8 @@ class FieldedVectorizer(Vectorizer):
         ids = list(docs)
         values = np.zeros((len(ids), self.layout_.n_numbers + 1), dtype=np.float32)
         for i, number in enumerate(self.numbers_):
-            standardised, missing = number.standardised(_column_of(docs, number.column), ids)
-            values[:, 2 * i], values[:, 2 * i + 1] = standardised, missing
+            standardized, missing = number.standardized(_column_of(docs, number.column), ids)
+            values[:, 2 * i], values[:, 2 * i + 1] = standardized, missing
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]
             name = self.numbers_[column // 2].name

@@ -55,7 +55,7 @@ class NumberColumn:
     Examples
     --------
     >>> downloads = NumberColumn.learned("log:downloads", [0, 9, None, 99], ["a", "b", "c", "d"])
-    >>> downloads.standardised([9, None], ["b", "c"])[0].round(2).tolist()
+    >>> downloads.standardized([9, None], ["b", "c"])[0].round(2).tolist()
     [0.0, 0.0]
     >>> downloads.name, downloads.shown(0.0)
     ('log:downloads', '9')
@@ -84,14 +84,14 @@ class NumberColumn:
         y = _applied(transform, present, quantiles)
         spread = float(y.std())
         if not (np.isfinite(spread) and spread > 0):
-            raise InputError(f"the numbers of the column {column!r} are too large, or too close, to be standardised")
+            raise InputError(f"the numbers of the column {column!r} are too large, or too close, to be standardized")
         return cls(column, transform, float(y.mean()), spread, quantiles)
 
     @property
     def name(self) -> str:
         return self.column if self.transform == "identity" else f"{self.transform}:{self.column}"
 
-    def standardised(
+    def standardized(
         self, values: Sequence[Value], ids: Sequence[str]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return standardized numbers (n,), 0 for missing numbers, and a mask of missing numbers (n,)."""
@@ -100,13 +100,13 @@ class NumberColumn:
         y = (_applied(self.transform, np.where(missing, 0.0, x), self.quantiles) - self.mean) / self.spread
         return np.where(missing, 0.0, y), missing
 
-    def shown(self, standardised: float) -> str:
+    def shown(self, standardized: float) -> str:
         """Return the original number, to five digits."""
-        y = standardised * self.spread + self.mean
+        y = standardized * self.spread + self.mean
         if self.transform == "rank":
             position = round(y * (len(self.quantiles) - 1))
             return _shown_number("rank", float(self.quantiles[min(max(position, 0), len(self.quantiles) - 1)]))
-        blur = abs(standardised) * self.spread * 2.0**-23  # by which a number that was kept as float32 may be off
+        blur = abs(standardized) * self.spread * 2.0**-23  # by which a number that was kept as float32 may be off
         if self.transform == "date":
             return _shown_number("date", y + blur)  # or midnight would be shown as the day before
         number = TRANSFORMS[self.transform].undo(y)

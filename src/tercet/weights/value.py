@@ -338,7 +338,7 @@ class Weights:
 
         Raises
         ------
-        InputError : for a low-rank part that divides by the length of latent vectors (``normalise="latent"``)
+        InputError : for a low-rank part that divides by the length of latent vectors (``normalize="latent"``)
 
         Notes
         -----

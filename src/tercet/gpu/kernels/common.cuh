@@ -124,7 +124,7 @@ DEVICE void change_weight(float* weights, fixed_point* sums, long long at, float
 }
 
 // The next step that no block has taken. Blocks that always took every so-manieth would drift apart by thousands of
-// steps, since some texts are long; so, those under way at once are neighbours.
+// steps, since some texts are long; so, those under way at once are neighbors.
 DEVICE long long next_step(long long* taken) {
 #ifdef __CUDACC__
   __shared__ long long mine;

@@ -103,7 +103,7 @@ class FTRLRanker(SparseLinearRanker):
     epochs : passes over the data
     loss : "hinge2", the squared hinge over pairs; or "listnet", the cross entropy of the top-one probabilities of
         labels and scores
-    normalise_pairs : divide the gradient of a query by its number of pairs, for equal weight of all queries
+    normalize_pairs : divide the gradient of a query by its number of pairs, for equal weight of all queries
     shuffle : take the queries in a random order, a new order each epoch
     random_state : seed of the order
     scale_features : learn from features divided by their mean range within a query, independent of units; ``coef_``
@@ -137,7 +137,7 @@ class FTRLRanker(SparseLinearRanker):
     batch_size: Count | None = None
     epochs: Count = 1
     loss: Literal["hinge2", "listnet"] = "hinge2"
-    normalise_pairs: bool = False
+    normalize_pairs: bool = False
     shuffle: bool = False
     random_state: Seed = 0
 
@@ -147,9 +147,9 @@ class FTRLRanker(SparseLinearRanker):
 
     def _check_params(self) -> None:
         super()._check_params()
-        if self.loss == "listnet" and (self.batch_size is not None or self.normalise_pairs):
+        if self.loss == "listnet" and (self.batch_size is not None or self.normalize_pairs):
             raise ParameterError(
-                "loss='listnet' looks at whole lists and has no pairs; leave batch_size=None and normalise_pairs=False"
+                "loss='listnet' looks at whole lists and has no pairs; leave batch_size=None and normalize_pairs=False"
             )
 
     def _rules(self) -> Rules:
@@ -200,7 +200,7 @@ class FTRLRanker(SparseLinearRanker):
         """Learn from the queries ``epochs`` times; return the largest |z| met."""
         rng = np.random.default_rng(self.random_state)
         state, features, order = self._state, kernel_features(X), np.arange(len(queries))
-        losses = Losses(LOSSES[self.loss], _MARGIN, int(self.batch_size or 0), bool(self.normalise_pairs))
+        losses = Losses(LOSSES[self.loss], _MARGIN, int(self.batch_size or 0), bool(self.normalize_pairs))
         buffers = PassBuffers.allocate(features, queries.starts, len(state.w))
         loss, most = 0.0, 0.0
         for _ in range(epochs):

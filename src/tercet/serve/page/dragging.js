@@ -54,8 +54,8 @@ function step() {
   if (above > 0) scrollBy(0, -Math.ceil(above / 6));
   else if (below > 0) scrollBy(0, Math.ceil(below / 6));
   const by = drag.clientY + scrollY - drag.startY;
-  const centre = middles[from] + by;
-  const passed = (middle, place) => (place < from ? centre < middle : place > from && centre > middle);
+  const center = middles[from] + by;
+  const passed = (middle, place) => (place < from ? center < middle : place > from && center > middle);
   const n = middles.filter(passed).length;
   drag.to = by < 0 ? from - n : from + n;
   for (const [place, other] of rows.entries()) {

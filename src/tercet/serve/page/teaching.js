@@ -133,14 +133,14 @@ export function place(from, to) {
   if (!result || !order[to] || from === to) return null;
   const up = to < from;
   const passed = up ? order.slice(to, from).reverse() : order.slice(from + 1, to + 1);
-  const neighbour = up ? order[to - 1] : order[to + 1];
+  const neighbor = up ? order[to - 1] : order[to + 1];
   const far = passed.length > 1 ? ` and ${counted(passed.length - 1, "other")}` : "";
   const end = passed.at(-1);
   const label = up
     ? `${nameOf(result, 40)} over ${nameOf(end, 40)}${far}`
     : `${nameOf(end, 40)}${far} over ${nameOf(result, 40)}`;
   const compared = evenly(passed, MOST_PASSED).map((other) => other.id);
-  const stop = neighbour ? [neighbour.id] : [];
+  const stop = neighbor ? [neighbor.id] : [];
   const body = { doc: result.id, ahead_of: up ? compared : stop, behind: up ? stop : compared };
   return teach(result, end, label, "move", body);
 }

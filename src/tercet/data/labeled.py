@@ -1,4 +1,4 @@
-"""Labelled texts: a folder for each class with a file for each text; 20 Newsgroups is such a set, packed."""
+"""Labeled texts: a folder for each class with a file for each text; 20 Newsgroups is such a set, packed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_ARCHIVE = 1 << 30
 
 
 @dataclass(frozen=True)
-class LabelledTexts:
+class LabeledTexts:
     """Texts with a class each, sorted by class and then by file name.
 
     Attributes
@@ -29,7 +29,7 @@ class LabelledTexts:
 
     Examples
     --------
-    >>> texts = LabelledTexts(["green tea"], ["drinks"], ["drinks/1.txt"])
+    >>> texts = LabeledTexts(["green tea"], ["drinks"], ["drinks/1.txt"])
     >>> texts.labels
     ['drinks']
     """
@@ -42,7 +42,7 @@ class LabelledTexts:
         return len(self.texts)
 
 
-def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTexts:
+def read_labeled_folder(path: FilePath, encoding: str = "utf-8") -> LabeledTexts:
     """Read a folder with a subfolder for each class and a file for each text.
 
     Hidden files, and files beside the class folders, are skipped. Texts are kept whole, line ends included; a gzipped
@@ -61,7 +61,7 @@ def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTex
     ...     for label in ("cats", "dogs"):
     ...         pathlib.Path(folder, label).mkdir()
     ...         _ = pathlib.Path(folder, label, "1.txt").write_text(f"about {label}")
-    ...     read = read_labelled_folder(folder)
+    ...     read = read_labeled_folder(folder)
     >>> read.texts, read.labels, read.names
     (['about cats', 'about dogs'], ['cats', 'dogs'], ['cats/1.txt', 'dogs/1.txt'])
     """
@@ -112,21 +112,21 @@ def decode_text(content: bytes, path: FilePath, encoding: str) -> str:
     return text.removeprefix("\ufeff") if name == "utf-8" else text
 
 
-def _gather(posts: Iterable[tuple[str, str, str]], path: FilePath) -> LabelledTexts:
+def _gather(posts: Iterable[tuple[str, str, str]], path: FilePath) -> LabeledTexts:
     ordered = sorted(posts, key=lambda item: item[:2])
     classes = {label for label, _, _ in ordered}
     if not classes:
         raise FormatError(path, None, "there is no text here; a subfolder for each class is needed")
     if len(classes) == 1:
         raise FormatError(path, None, f"only one class, {classes.pop()!r}; at least two are needed")
-    return LabelledTexts(
+    return LabeledTexts(
         texts=[text for _, _, text in ordered],
         labels=[label for label, _, _ in ordered],
         names=[f"{label}/{name}" for label, name, _ in ordered],
     )
 
 
-def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
+def read_20newsgroups(path: FilePath) -> tuple[LabeledTexts, LabeledTexts]:
     """Read the bydate split of 20 Newsgroups, from ``20news-bydate.tar.gz`` or from the extracted folder.
 
     Posts are Latin-1 and are kept whole, with headers, quotes and signatures. An archive is read without extracting.
@@ -137,7 +137,7 @@ def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
 
     Returns
     -------
-    train, test : LabelledTexts, each sorted by group and file name
+    train, test : LabeledTexts, each sorted by group and file name
 
     Examples
     --------
@@ -157,8 +157,8 @@ def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
             if not (root / part).is_dir():
                 raise FormatError(root / part, None, "there is no such folder; 20 Newsgroups has both parts")
         return (
-            read_labelled_folder(root / NEWSGROUPS_TRAIN, encoding="latin-1"),
-            read_labelled_folder(root / NEWSGROUPS_TEST, encoding="latin-1"),
+            read_labeled_folder(root / NEWSGROUPS_TRAIN, encoding="latin-1"),
+            read_labeled_folder(root / NEWSGROUPS_TEST, encoding="latin-1"),
         )
     posts = _posts_in_archive(path)
     for part, part_posts in posts.items():

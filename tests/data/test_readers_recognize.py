@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.data.recognition import recognise
+from tercet.data.recognition import recognize
 from tercet.errors import FormatError, InputError
 
 BEIR = {
@@ -65,7 +65,7 @@ def packed_posts(name: str) -> bytes:
 def test_files(tmp_path: Path, content: bytes, kind: str, packed: bool) -> None:
     plain = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     (tmp_path / "mystery").write_bytes(gzip.compress(plain) if packed else plain)
-    assert recognise(tmp_path / "mystery") == kind
+    assert recognize(tmp_path / "mystery") == kind
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_files(tmp_path: Path, content: bytes, kind: str, packed: bool) -> None:
         ({"corpus.jsonl.gz": gzip.compress(BEIR["corpus.jsonl"])}, "beir"),
         ({"20news-bydate-train/a/1": b"", "20news-bydate-test/a/1": b""}, "20newsgroups"),
         ({f"Fold1/{part}": b"1 qid:1 1:1" for part in ("train.txt", "vali.txt.gz", "test.txt")}, "letor-folds"),
-        ({"a/1": b"caf\xe9", "b/1": b"text", ".git/x": b"\0", "README": b"\0"}, "labelled-folder"),
+        ({"a/1": b"caf\xe9", "b/1": b"text", ".git/x": b"\0", "README": b"\0"}, "labeled-folder"),
     ],
 )
 def test_folders(tmp_path: Path, files: dict[str, bytes], kind: str) -> None:
     fill(tmp_path, files)
-    assert recognise(tmp_path) == kind
+    assert recognize(tmp_path) == kind
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> None:
@@ -111,7 +111,7 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
 def test_files_of_no_kind_say_what_was_looked_for(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "mystery").write_bytes(content)
     with pytest.raises(InputError, match=rf"mystery(:1)?: .*{message}"):
-        recognise(tmp_path / "mystery")
+        recognize(tmp_path / "mystery")
 
 
 @pytest.mark.parametrize(
@@ -132,24 +132,24 @@ def test_files_of_no_kind_say_what_was_looked_for(tmp_path: Path, content: bytes
 def test_folders_of_no_kind_say_what_was_looked_for(tmp_path: Path, files: dict[str, bytes]) -> None:
     fill(tmp_path, files)
     with pytest.raises(InputError, match=r"this folder is of no known kind; looked for corpus\.jsonl with"):
-        recognise(tmp_path)
+        recognize(tmp_path)
 
 
 def test_folders_of_two_kinds_are_ambiguous(tmp_path: Path) -> None:
     fill(tmp_path, {**BEIR, "20news-bydate-train/a/1": b"", "20news-bydate-test/a/1": b""})
     with pytest.raises(InputError, match="this could be beir or 20newsgroups; give a folder that holds one of them"):
-        recognise(tmp_path)
+        recognize(tmp_path)
 
 
 def test_what_is_broken_is_said_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing: there is no such file or folder"):
-        recognise(tmp_path / "nothing")
+        recognize(tmp_path / "nothing")
     (tmp_path / "f").write_bytes(b"q\xe9 0 d 1\n")
     with pytest.raises(FormatError, match=r"f:1: byte 0xe9 at offset 1 is not UTF-8"):
-        recognise(tmp_path / "f")
+        recognize(tmp_path / "f")
     (tmp_path / "f").write_bytes("q 0 d 1\n".encode("utf-16"))
     with pytest.raises(FormatError, match=r"f:1: the file is UTF-16"):
-        recognise(tmp_path / "f")
+        recognize(tmp_path / "f")
     (tmp_path / "f").write_bytes(gzip.compress(b"q 0 d 1\n")[:-5])
     with pytest.raises(FormatError, match="the gzip data ends in the middle"):
-        recognise(tmp_path / "f")
+        recognize(tmp_path / "f")
