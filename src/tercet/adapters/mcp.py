@@ -85,8 +85,8 @@ class Library:
         card = cards.card(hit.doc_id, hit.kept_text or "", fields)
         url = str(fields.get("url") or "")
         sure = {} if hit.confidence is None else {"confidence": hit.confidence}
-        shown = {"id": hit.doc_id, "title": card["title"], "url": url, "text": card["snippet"]}
-        return shown | {"score": hit.score} | sure
+        result = {"id": hit.doc_id, "title": card["title"], "url": url, "text": card["snippet"]}
+        return result | {"score": hit.score} | sure
 
 
 def server(library: Library, name: str) -> Any:

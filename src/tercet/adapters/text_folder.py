@@ -150,10 +150,10 @@ def _of_lines(path: Path, name: str) -> Iterator[Entry]:
             continue
         record = {key: plain_value(value) for key, value in parse_json_object(line, path, number).items()}
         plain = {key: plain_name(key) for key in record}
-        own = next((record[key] for key, role in plain.items() if role in _ID_NAMES), None)
-        doc_id = f"{name}#{number if own in (None, '') else own}"
+        stated_id = next((record[key] for key, role in plain.items() if role in _ID_NAMES), None)
+        doc_id = f"{name}#{number if stated_id in (None, '') else stated_id}"
         if doc_id in ids:
-            raise FormatError(path, number, f"the id {own!r} is used before; give each line its own")
+            raise FormatError(path, number, f"the id {stated_id!r} is used before; give each line its own")
         ids.add(doc_id)
         titles = [str(value) for key, value in record.items() if plain[key] in TITLES and value]
         bodies = [str(value) for key, value in record.items() if plain[key] in _BODIES and value]

@@ -130,10 +130,10 @@ class UsedIndex:
     def fetch(self, doc_id: str) -> Hit:
         """Return a document as a hit of the latest list with the document, and record the use."""
         with self._lock:
-            shown = next((one for one in reversed(self._lists.values()) if doc_id in one.ids), None)
-            if shown is not None and doc_id not in shown.fetched:
-                shown.fetched.append(doc_id)
-            return self._hit("" if shown is None else shown.text, doc_id)
+            listing = next((candidate for candidate in reversed(self._lists.values()) if doc_id in candidate.ids), None)
+            if listing is not None and doc_id not in listing.fetched:
+                listing.fetched.append(doc_id)
+            return self._hit("" if listing is None else listing.text, doc_id)
 
     def why(self, query_id: str, doc_id: str) -> Hit:
         """Return a document as a hit of a list's query, by what is known now."""
@@ -158,13 +158,13 @@ class UsedIndex:
             Without used documents, unused documents move below the rest of the list
         """
         with self._lock:
-            shown = self._list(query_id)
+            listing = self._list(query_id)
             self._check([*used, *(unused or ())])
-            others = [doc_id for doc_id in (shown.ids if unused is None else unused) if doc_id not in used]
-            shown.fetched = []
-            if used and not others:
-                others = self._another(shown.text, used)
-            return self._learn(shown, used, others)
+            unused_ids = [doc_id for doc_id in (listing.ids if unused is None else unused) if doc_id not in used]
+            listing.fetched = []
+            if used and not unused_ids:
+                unused_ids = self._another(listing.text, used)
+            return self._learn(listing, used, unused_ids)
 
     def undo(self, numbers: Sequence[int] | None = None) -> list[int]:
         """Undo actions, or the caller's last one; return their numbers."""
@@ -174,8 +174,8 @@ class UsedIndex:
             except NotActiveError as error:
                 what = f"action {error.number} is not an active one" if error.number else "there is nothing to undo"
                 raise InputError(what) from error
-            for shown in self._lists.values():
-                shown.action = None if shown.action in undone else shown.action
+            for listing in self._lists.values():
+                listing.action = None if listing.action in undone else listing.action
             self._refold()
             return undone
 
@@ -196,13 +196,13 @@ class UsedIndex:
                 raise InputError(f"there is no document {doc_id[:80]!r}; use an id that a search returned")
 
     def _learn_fetched(self) -> None:
-        for shown in list(self._lists.values()):
-            if shown.fetched:
-                last = max(shown.ids.index(doc_id) for doc_id in shown.fetched)
-                others = [doc_id for doc_id in shown.ids[: last + 2] if doc_id not in shown.fetched]
-                if others:
-                    self._learn(shown, shown.fetched, others)
-                shown.fetched = []
+        for listing in list(self._lists.values()):
+            if listing.fetched:
+                last = max(listing.ids.index(doc_id) for doc_id in listing.fetched)
+                unused_ids = [doc_id for doc_id in listing.ids[: last + 2] if doc_id not in listing.fetched]
+                if unused_ids:
+                    self._learn(listing, listing.fetched, unused_ids)
+                listing.fetched = []
 
     def _learn(self, shown: _Shown, used: Sequence[str], others: Sequence[str]) -> int:
         """Write one action for a list, in place of an earlier one, and learn from the action."""

@@ -155,9 +155,9 @@ def converted_columns(
         try:
             yield converted(batch)
         except FormatError:
-            for place, number in enumerate(batch.numbers):
+            for position, number in enumerate(batch.numbers):
                 try:
-                    yield converted(ColumnBatch([number], [[column[place]] for column in batch.columns]))
+                    yield converted(ColumnBatch([number], [[column[position]] for column in batch.columns]))
                 except FormatError as problem:
                     refuse(problem, refused)
 
@@ -229,7 +229,7 @@ def _text_batches(table: CsvTable, names: Sequence[str]) -> Iterator[ColumnBatch
         if set(map(len, rows)) != {len(table.columns)}:
             raise _Irregular
         columns = list(zip(*rows, strict=True))
-        yield ColumnBatch(numbers, [_none_for_empty(columns[place]) for place in places])
+        yield ColumnBatch(numbers, [_none_for_empty(columns[position]) for position in places])
 
 
 def _none_for_empty(cells: tuple[str, ...]) -> Column:

@@ -106,17 +106,17 @@ def _counts_of(table: DataTable, columns: Columns | None = None, refused: Refuse
     roles = find_roles(table, CLICK_COUNTS, columns)
     counts: dict[tuple[str, str], list[float]] = {}
     for line, query, doc_id, *numbers in read_rows(table, roles, ("query", "doc", *_COUNTS), refused):
-        shown, clicked, _ = numbers
-        if clicked > shown:
-            message = f"document {doc_id!r} was shown {shown:g} times and clicked {clicked:g} times"
+        n_shown, clicked, _ = numbers
+        if clicked > n_shown:
+            message = f"document {doc_id!r} was shown {n_shown:g} times and clicked {clicked:g} times"
             refuse(table.error(line, message), refused)
             continue
         before = counts.get((query, doc_id), [0.0, 0.0, 0.0])
         counts[query, doc_id] = [sum(both) for both in zip(before, numbers, strict=True)]
     if not counts:
         raise FormatError(table.name, None, NO_ROWS)
-    shown, clicked, expected = np.array(list(counts.values()), dtype=np.float64).T
+    n_shown, clicked, expected = np.array(list(counts.values()), dtype=np.float64).T
     if not clicked.any():
         raise InputError(f"{table.name}: nothing was clicked, so clicks say nothing")
     queries, docs = zip(*counts, strict=True)
-    return ClickCounts(queries, docs, shown, clicked, expected, f"{table.form}; {roles}")
+    return ClickCounts(queries, docs, n_shown, clicked, expected, f"{table.form}; {roles}")

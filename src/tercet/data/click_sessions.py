@@ -51,33 +51,33 @@ def odd_sessions(log: ClickLog) -> list[OddSession]:
     """
     sessions = _names(log)
     lists = Counter(sessions)
-    shown: Counter[str] = Counter()
+    n_shown: Counter[str] = Counter()
     clicked: Counter[str] = Counter()
     for session, impression in zip(sessions, log.impressions, strict=True):
-        shown[session] += len(impression.shown)
+        n_shown[session] += len(impression.shown)
         clicked[session] += len(impression.clicked)
     usual = median(lists.values()) if lists else 0
     odd = []
     for session, n_lists in lists.items():
-        reason = oddness(n_lists, shown[session], clicked[session], lambda: usual)
+        reason = oddness(n_lists, n_shown[session], clicked[session], lambda: usual)
         if reason is not None:
-            odd.append(OddSession(session, n_lists, shown[session], clicked[session], reason))
+            odd.append(OddSession(session, n_lists, n_shown[session], clicked[session], reason))
     return sorted(odd, key=lambda one: (-one.n_lists, one.name))
 
 
 def without_odd_sessions(log: ClickLog, odd: list[OddSession] | None = None) -> ClickLog:
     """Return the log without odd sessions, with a note on them; unchanged if nothing would remain."""
     odd = odd_sessions(log) if odd is None else odd
-    left_out = {one.name for one in odd}
-    kept = [row for row, session in enumerate(_names(log)) if session not in left_out]
-    if not left_out or not kept:
+    left_out = {odd_session.name for odd_session in odd}
+    rows = [row for row, session in enumerate(_names(log)) if session not in left_out]
+    if not left_out or not rows:
         return log
-    n_lists = len(log.impressions) - len(kept)
-    reasons = Counter(one.reason for one in odd)
+    n_lists = len(log.impressions) - len(rows)
+    reasons = Counter(odd_session.reason for odd_session in odd)
     what = "sessions" if log.sessions else "lists"
     summary = " and ".join(f"{count:,} {what} ({reason})" for reason, count in sorted(reasons.items()))
     note = f"click log: left out {summary}, {n_lists:,} of {len(log.impressions):,} lists."
-    return replace(log.subset(kept), notes=(*log.notes, note))
+    return replace(log.subset(rows), notes=(*log.notes, note))
 
 
 def _names(log: ClickLog) -> list[str]:

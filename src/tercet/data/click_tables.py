@@ -66,9 +66,9 @@ def read_click_log(
     """
     paths: list[FilePath] = [path] if isinstance(path, str | os.PathLike) else list(path)
     if len(paths) == 1 and Path(paths[0]).is_dir():
-        opened = ubi_tables(Path(paths[0]), lambda one: open_table(one, encoding=encoding))
+        opened = ubi_tables(Path(paths[0]), lambda log_path: open_table(log_path, encoding=encoding))
         return click_log_of(opened, columns, refused)
-    return click_log_of([open_table(one, encoding=encoding) for one in paths], columns, refused)
+    return click_log_of([open_table(log_path, encoding=encoding) for log_path in paths], columns, refused)
 
 
 def as_click_log(clicks: Any) -> ClickLog:
@@ -80,16 +80,16 @@ def as_click_log(clicks: Any) -> ClickLog:
     if isinstance(clicks, Iterator):
         clicks = list(clicks)
     if isinstance(clicks, Sequence) and clicks and not isinstance(clicks[0], Mapping):
-        if len(clicks) == 2 and all(isinstance(one, str | os.PathLike) for one in clicks):
+        if len(clicks) == 2 and all(isinstance(path, str | os.PathLike) for path in clicks):
             return read_click_log(clicks)
-        tables = [_table_of(one, f"clicks[{number}]") for number, one in enumerate(clicks[:2])]
+        tables = [_table_of(path, f"clicks[{number}]") for number, path in enumerate(clicks[:2])]
         if len(clicks) == 2 and None not in tables:
             return click_log_of(tables)  # type: ignore[arg-type]
         return click_log_of([_table_of_impressions(clicks)])
     table = None if isinstance(clicks, Mapping | bytes) else as_table(clicks, "clicks")
     if not isinstance(table, DataTable):
-        wanted = "impressions (query, shown, clicked), a path, a list of records or a frame"
-        raise InputError(f"clicks must be {wanted}; got {type(clicks).__name__}")
+        expected = "impressions (query, shown, clicked), a path, a list of records or a frame"
+        raise InputError(f"clicks must be {expected}; got {type(clicks).__name__}")
     return click_log_of([table])
 
 
@@ -103,17 +103,17 @@ def _table_of_impressions(impressions: Sequence[Any]) -> DataTable:
     records = []
     for number, impression in enumerate(impressions):
         if isinstance(impression, str) or not isinstance(impression, Sequence) or len(impression) != 3:
-            wanted = "a query, the documents shown and those clicked"
-            raise InputError(f"clicks[{number}] must be {wanted}; got {impression!r}")
+            expected = "a query, the documents shown and those clicked"
+            raise InputError(f"clicks[{number}] must be {expected}; got {impression!r}")
         query, *lists = impression
         for noun, ids in zip(("shown", "clicked"), lists, strict=True):
             if isinstance(ids, Mapping | str) or not isinstance(ids, Iterable):
                 raise InputError(f"clicks[{number}]: the documents {noun} must be a list; got {plain_shown(ids)}")
         if isinstance(lists[0], Set):
             raise InputError(f"clicks[{number}]: the documents shown must be a list in their order; got a set")
-        shown = list(lists[0])
-        clicked = [doc_id for doc_id in shown if doc_id in lists[1]] if isinstance(lists[1], Set) else lists[1]
-        records.append({"query": query, "shown": shown, "clicked": list(clicked)})
+        doc_ids = list(lists[0])
+        clicked = [doc_id for doc_id in doc_ids if doc_id in lists[1]] if isinstance(lists[1], Set) else lists[1]
+        records.append({"query": query, "shown": doc_ids, "clicked": list(clicked)})
     return MemoryTable("clicks", records, ("query", "shown", "clicked"))
 
 
@@ -122,33 +122,36 @@ def click_log_of(
     tables: Sequence[DataTable], columns: Columns | None = None, refused: Refused | None = None
 ) -> ClickLog:
     """The click log in a table, or in the two of UBI."""
-    given = dict(columns or {})
+    given_columns = dict(columns or {})
     for table in tables:
         table.lists_as_json = True
     if len(tables) == 2:
-        return _two_tables(tables, given, refused)
+        return _two_tables(tables, given_columns, refused)
     if len(tables) != 1:
         raise InputError(f"a click log is one table, or the queries and events of UBI; got {len(tables)}")
     [table] = tables
-    kind = kind_of_click_log(table.columns, given)
-    roles = find_roles(table, kind, given)
+    kind = kind_of_click_log(table.columns, given_columns)
+    roles = find_roles(table, kind, given_columns)
     return (
-        _log_of_lists(table, roles, given, refused) if kind == "lists" else _log_of_rows(table, roles, given, refused)
+        _log_of_lists(table, roles, given_columns, refused)
+        if kind == "lists"
+        else _log_of_rows(table, roles, given_columns, refused)
     )
 
 
 def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | None) -> ClickLog:
-    own = [{role: name for role, name in given.items() if name in table.columns} for table in tables]
+    columns_of_tables = [{role: name for role, name in given.items() if name in table.columns} for table in tables]
     for role, column in given.items():
         if not any(column in table.columns for table in tables):
             find_roles(tables[0], "searches" if role == "shown" else "events", {role: column})  # it is not there
     actions = [
-        guess_roles(table.columns, "events", some).get("action") for table, some in zip(tables, own, strict=True)
+        guess_roles(table.columns, "events", columns).get("action")
+        for table, columns in zip(tables, columns_of_tables, strict=True)
     ]
-    first, second = zip(tables, own, strict=True)
+    first, second = zip(tables, columns_of_tables, strict=True)
     (events, of_events), (queries, of_queries) = (second, first) if actions[0] is None else (first, second)
-    found = guess_roles(queries.columns, "searches", of_queries).columns
-    if actions.count(None) != 1 or not {"query", "shown"} & found.keys():
+    guess = guess_roles(queries.columns, "searches", of_queries).columns
+    if actions.count(None) != 1 or not {"query", "shown"} & guess.keys():
         listed = "; ".join(f"{table.name}: {', '.join(table.columns)}" for table in tables)
         raise InputError(f"of two tables one must have events (action_name) and one queries (user_query); got {listed}")
     roles = find_roles(events, "ubi-events", of_events)
@@ -161,12 +164,12 @@ def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | 
 
 def _log_of_lists(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
     times = Times(table, roles.get("time"), "time" in given)
-    wanted = ("query", "shown", "clicked", "session", "randomized", "time")
+    role_names = ("query", "shown", "clicked", "session", "randomized", "time")
     lists = []
-    for line, query, shown, clicked, session, is_random, time in read_rows(
-        table, roles, wanted, refused, {"session": word_in, "time": times.time_in}
+    for line, query, doc_ids, clicked, session, is_random, time in read_rows(
+        table, roles, role_names, refused, {"session": word_in, "time": times.time_in}
     ):
-        impression = Impression(query, shown, clicked)
+        impression = Impression(query, doc_ids, clicked)
         problem = impression_problem(impression)
         if problem is None:
             lists.append(PlacedList(time, impression, session, bool(is_random)))
@@ -205,16 +208,16 @@ class _Searches:
         }
         self.notes, self.lists = times.notes, ShownLists()
         self._queries: dict[str, str] = {}
-        wanted = ("list", "query", "shown", "session", "randomized", "time", "method", "marked")
-        rows = read_rows(table, roles, wanted, refused, readers, Counter(query=0))
+        role_names = ("list", "query", "shown", "session", "randomized", "time", "method", "marked")
+        rows = read_rows(table, roles, role_names, refused, readers, Counter(query=0))
         for _, search, query, docs, session, is_random, time, method, marked in rows:
             self._queries[search] = query
             if docs:
                 places = list(map(float, range(len(docs))))
-                shown = self.lists.show(ListKey(search, query, True), docs, places, [time] * len(docs))
-                assert shown is not None  # a list with an id is one list
-                shown.session, shown.is_interleaved = session, method is not None
-                shown.is_random = bool(is_random) or marked is True
+                shown_list = self.lists.show(ListKey(search, query, True), docs, places, [time] * len(docs))
+                assert shown_list is not None  # a list with an id is one list
+                shown_list.session, shown_list.is_interleaved = session, method is not None
+                shown_list.is_random = bool(is_random) or marked is True
         self.has_hits = bool(self.lists.lists)
 
     def query_of(self, cell: Value) -> str | None:
@@ -243,8 +246,8 @@ def _log_of_rows(
         readers["query"] = Conversion(roles.columns["list"], searches.query_of)
     lists = ShownLists() if searches is None else searches.lists
     has_hits = searches is not None and searches.has_hits
-    wanted = ("list", "session", "query", "doc", "position", "time", "randomized", "clicked", "action")
-    for numbers, cells in read_columns(table, roles, wanted, refused, readers, needed):
+    role_names = ("list", "session", "query", "doc", "position", "time", "randomized", "clicked", "action")
+    for numbers, cells in read_columns(table, roles, role_names, refused, readers, needed):
         *groups, docs, positions, moments, randomized, is_clicked, actions = cells
         is_shown: Sequence[bool] = [True] * len(numbers)
         if "action" in roles.columns:
@@ -263,14 +266,14 @@ def _log_of_rows(
 def _add_run(lists: ShownLists, key: ListKey, session: str | None, run: Sequence[Sequence[Any]]) -> None:
     """Add consecutive rows of one key: one by one, unless all are of one list."""
     docs, positions, times, randomized, is_shown, is_clicked = run
-    shown = lists.show(key, docs, positions, times) if all(is_shown) else None
-    if shown is None and len(docs) > 1:
+    shown_list = lists.show(key, docs, positions, times) if all(is_shown) else None
+    if shown_list is None and len(docs) > 1:
         for row in range(len(docs)):
             _add_run(lists, key, session, [column[row : row + 1] for column in run])
         return
-    if shown is not None:
-        shown.is_random |= any(randomized)
-        shown.session = shown.session or session
+    if shown_list is not None:
+        shown_list.is_random |= any(randomized)
+        shown_list.session = shown_list.session or session
     for doc_id in compress(docs, is_clicked):
         lists.click(key, doc_id)
 

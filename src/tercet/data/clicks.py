@@ -114,9 +114,9 @@ class ClickLog:
         lists = tuple(chain.from_iterable(log.impressions for log in logs))
 
         def flags(name: str) -> tuple[bool, ...]:
-            known: list[tuple[bool, ...]] = [getattr(log, name) for log in logs]
-            columns = (flags or (False,) * len(log.impressions) for flags, log in zip(known, logs, strict=True))
-            return tuple(chain.from_iterable(columns)) if any(known) else ()
+            flags_of_logs: list[tuple[bool, ...]] = [getattr(log, name) for log in logs]
+            columns = (flags or (False,) * len(log.impressions) for flags, log in zip(flags_of_logs, logs, strict=True))
+            return tuple(chain.from_iterable(columns)) if any(flags_of_logs) else ()
 
         return cls(
             lists,
@@ -225,12 +225,12 @@ def impression_problem(impression: Impression) -> str | None:
     """Return an error message for an invalid list, or None."""
     if not impression.shown:
         return "no document is shown; an impression needs at least one"
-    shown = set(impression.shown)
+    shown_ids = set(impression.shown)
     for what, ids in (("shown", impression.shown), ("clicked", impression.clicked)):
         if len(set(ids)) < len(ids):
             return f"document {first_repeated(ids)!r} is {what} twice; name it once"
     for doc_id in impression.clicked:
-        if doc_id not in shown:
+        if doc_id not in shown_ids:
             return f"document {doc_id!r} is clicked and was not shown"
     return None
 
@@ -267,9 +267,9 @@ class ClickColumns:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Shown]) -> ClickColumns:
-        queries, query = numbered([one[0] for one in lists])
-        docs, doc = numbered(list(chain.from_iterable(one[1] for one in lists)))
-        sizes = np.fromiter((len(one[1]) for one in lists), dtype=np.int64, count=len(lists))
+        queries, query = numbered([entry[0] for entry in lists])
+        docs, doc = numbered(list(chain.from_iterable(entry[1] for entry in lists)))
+        sizes = np.fromiter((len(entry[1]) for entry in lists), dtype=np.int64, count=len(lists))
         impression, start = np.repeat(np.arange(sizes.size), sizes), np.cumsum(sizes) - sizes
         width = max(1, len(docs))
         keys, first, pair = np.unique(query[impression] * width + doc, return_index=True, return_inverse=True)
@@ -277,8 +277,8 @@ class ClickColumns:
         number = np.empty(keys.size, dtype=np.int64)
         number[order] = np.arange(keys.size)
         clicked = np.zeros(doc.size, dtype=bool)
-        for begin, (_, shown, clicks) in zip(start.tolist(), lists, strict=True):
-            clicked[[begin + shown.index(doc_id) for doc_id in clicks]] = True
+        for begin, (_, doc_ids, clicks) in zip(start.tolist(), lists, strict=True):
+            clicked[[begin + doc_ids.index(doc_id) for doc_id in clicks]] = True
         rank = np.arange(doc.size) - np.repeat(start, sizes)
         pairs = keys[order]
         return cls(queries, docs, query, pairs // width, pairs % width, impression, number[pair.ravel()], rank, clicked)

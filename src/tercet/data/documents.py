@@ -124,8 +124,8 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
             raise InputError("docs are texts by id, without columns; leave out id and text")
         return Documents(table, {"text": list(table.values())})
     if table is None:
-        wanted = "a mapping of ids to texts or records, a list of records or of texts, or a frame"
-        raise InputError(f"docs must be {wanted}; got {type(docs).__name__}")
+        expected = "a mapping of ids to texts or records, a list of records or of texts, or a frame"
+        raise InputError(f"docs must be {expected}; got {type(docs).__name__}")
     if isinstance(docs, Mapping):
         id = id or table.columns[0]
     try:
@@ -260,7 +260,7 @@ class DocumentStream:
                 for name, cells in zip(names, columns[n_texts:], strict=True):
                     self._formats[name].add_column(cells)
             if self._tell is not None:
-                self._tell(_local_names({name: found.name for name, found in self._formats.items()}))
+                self._tell(_local_names({name: column_format.name for name, column_format in self._formats.items()}))
         for doc_ids, columns in _document_columns(table, self._roles, self._refused, self._check()):
             stored_fields = zip(names, columns[n_texts:], strict=True)
             typed = [self._formats[name].convert_column(cells) for name, cells in stored_fields]
@@ -304,8 +304,8 @@ def _document_columns(
     """Yield ids, and the columns of texts and stored fields, of many valid rows at once."""
     names = (*roles.text, *roles.stored_fields)
     n_texts = len(roles.text)
-    wanted = {"": Conversion((roles.id,), id_in, are_ids=True)} | {name: Conversion((name,)) for name in names}
-    for lines, (doc_ids, *columns) in converted_columns(table, wanted, refused):
+    conversions = {"": Conversion((roles.id,), id_in, are_ids=True)} | {name: Conversion((name,)) for name in names}
+    for lines, (doc_ids, *columns) in converted_columns(table, conversions, refused):
         if check.add_all(lines, doc_ids, columns[:n_texts]):
             yield doc_ids, columns
             continue

@@ -73,7 +73,7 @@ def _keys(records: Iterable[Any]) -> list[str]:
             break
         if isinstance(record, Mapping):
             for key, value in record.items():
-                inner = [f"{key}.{one}" for one in value] if isinstance(value, Mapping) else [str(key)]
+                inner = [f"{key}.{inner_key}" for inner_key in value] if isinstance(value, Mapping) else [str(key)]
                 keys |= dict.fromkeys(inner)
     return list(keys)
 
@@ -99,8 +99,8 @@ def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | dict[str, st
 
 def plain_shown(value: object) -> str:
     """A value for a message, cut short."""
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:59] + "…"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _of_frame(thing: Any, name: str) -> DataTable | None:

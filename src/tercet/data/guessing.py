@@ -49,23 +49,23 @@ def guess_documents(
     given : role -> column, or columns
     """
     guess = guess_roles(columns, "documents", given)
-    found = dict(guess.columns)
-    if given and "text" in given and "id" in found:
+    roles = dict(guess.columns)
+    if given and "text" in given and "id" in roles:
         return guess
     words = {name: _mean_words(cells[name]) for name in columns}
-    if "id" not in found:
+    if "id" not in roles:
         distinct = [name for name in guess.unclear.get("id", columns) if _are_ids(cells[name])]
         shared = {name: len(set(cells[name]).intersection(known_ids)) for name in distinct}
         if distinct:
-            found["id"] = (max(distinct, key=lambda name: (shared[name], not _number_rows(cells[name]))),)
-    texts = list(found.get("text", ()))
+            roles["id"] = (max(distinct, key=lambda name: (shared[name], not _number_rows(cells[name]))),)
+    texts = list(roles.get("text", ()))
     least = _TEXT_WORDS if texts else _SENTENCE_WORDS
-    used = {*texts, *found.get("id", ()), *private_columns(cells)}
-    others = [name for name in columns if name not in used]
-    texts += [name for name in others if words[name] >= least and len(set(cells[name])) > _OWN * len(cells[name])]
+    used = {*texts, *roles.get("id", ()), *private_columns(cells)}
+    unused = [name for name in columns if name not in used]
+    texts += [name for name in unused if words[name] >= least and len(set(cells[name])) > _OWN * len(cells[name])]
     if texts:
-        found["text"] = tuple(texts)
-    return _with(guess, found)
+        roles["text"] = tuple(texts)
+    return _with(guess, roles)
 
 
 def private_columns(cells: Cells) -> tuple[str, ...]:
@@ -92,13 +92,13 @@ def guess_clicks(
     lists = [name for name in columns if _holds_lists(cells[name], doc_ids)]
     kind = "lists" if len(lists) > 1 else kind_of_click_log(columns, given)
     guess = guess_roles(columns, kind, given)
-    found = dict(guess.columns)
-    free = [name for name in columns if name not in {one for named in found.values() for one in named}]
+    roles = dict(guess.columns)
+    free = [name for name in columns if name not in {taken_name for named in roles.values() for taken_name in named}]
 
     def take(role: str, names: Iterable[str]) -> None:
         chosen = next((name for name in names if name in free), None)
-        if chosen is not None and role not in found:
-            found[role] = (chosen,)
+        if chosen is not None and role not in roles:
+            roles[role] = (chosen,)
             free.remove(chosen)
 
     if kind == "lists":
@@ -117,7 +117,7 @@ def guess_clicks(
     take("time", [name for name in free if _share(cells[name], lambda cell: moment_in(cell) is not None) == 1])
     runs = {name: len(set(cells[name])) for name in free if _repeats(cells[name])}
     take("session", sorted(runs, key=lambda name: -runs[name]))
-    return _with(guess, found)
+    return _with(guess, roles)
 
 
 def _with(guess: RoleGuess, found: Mapping[str, tuple[str, ...]]) -> RoleGuess:
@@ -159,17 +159,17 @@ def _are_positions(cells: Sequence[str]) -> bool:
 def _holds_lists(cells: Sequence[str], doc_ids: Collection[str]) -> bool:
     """Return True if cells hold several ids of documents."""
     several = [ids for cell in cells if len(ids := list(filter(None, _BETWEEN_IDS.split(cell)))) > 1]
-    return len(several) * 10 > len(cells) and all(any(one in doc_ids for one in ids) for ids in several)
+    return len(several) * 10 > len(cells) and all(any(doc_id in doc_ids for doc_id in ids) for ids in several)
 
 
 def _known_words(cells: Sequence[str], vocabulary: Collection[str]) -> int:
     """Return the number of different words of documents, if these are a quarter of all words."""
     words = [word.lower() for cell in cells for word in _WORD.findall(cell)]
-    known = [word for word in words if word in vocabulary]
-    return len(set(known)) if len(known) * 4 >= len(words) else 0
+    matches = [word for word in words if word in vocabulary]
+    return len(set(matches)) if len(matches) * 4 >= len(words) else 0
 
 
 def _repeats(cells: Sequence[str]) -> bool:
     """Return True if cells often repeat the row before, and the column has many values."""
-    same = sum(one == other for one, other in pairwise(cells))
+    same = sum(cell == next_cell for cell, next_cell in pairwise(cells))
     return bool(cells) and same * 4 > len(cells) and len(set(cells)) * 100 > len(cells)

@@ -196,8 +196,8 @@ def as_queries(queries: Any) -> dict[str, str]:
     if isinstance(table, dict):
         return table
     if table is None:
-        wanted = "a mapping of ids to texts, a list of texts or records, or a frame"
-        raise InputError(f"queries must be {wanted}; got {type(queries).__name__}")
+        expected = "a mapping of ids to texts, a list of texts or records, or a frame"
+        raise InputError(f"queries must be {expected}; got {type(queries).__name__}")
     return _queries_of(table, id_column=table.columns[0] if isinstance(queries, Mapping) else None)
 
 
@@ -243,8 +243,8 @@ def as_judgements(qrels: Any, queries: Mapping[str, str] | None, name: str = "qr
     """Return the judgements of records or of a frame; see `read_judgements`."""
     table = as_table(qrels, name)
     if not isinstance(table, DataTable):
-        wanted = "a mapping, qid -> {doc_id: grade}, records or a frame with a query, a document and a grade"
-        raise InputError(f"{name} must be {wanted}; got {type(qrels).__name__}")
+        expected = "a mapping, qid -> {doc_id: grade}, records or a frame with a query, a document and a grade"
+        raise InputError(f"{name} must be {expected}; got {type(qrels).__name__}")
     roles, by_id = judgement_roles(table)
     if by_id and queries is None:
         raise InputError(f"{name} name queries by their ids, in {roles['query']!r}; give queries, id -> text")

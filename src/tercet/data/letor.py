@@ -316,7 +316,7 @@ def id_array(qid: ArrayLike) -> NDArray[Any]:
     ids = _as_array(qid, "qid")
     if ids.dtype.kind == "O" and ids.ndim == 1:
         values = ids.tolist()
-        if all(isinstance(one, str) for one in values) or all(map(is_integer, values)):
+        if all(isinstance(value, str) for value in values) or all(map(is_integer, values)):
             return np.array(values)
     return ids
 

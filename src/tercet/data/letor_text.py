@@ -70,14 +70,14 @@ class TextBlock:
     def rows(self, first: int, stop: int) -> TextBlock:
         """Return rows as views; `first` and `stop` are the beginnings of runs, or the end."""
         runs = [run for run, start in enumerate(self.run_starts) if first <= start < stop]
-        kept = slice(runs[0], runs[-1] + 1) if runs else slice(0, 0)
+        selected = slice(runs[0], runs[-1] + 1) if runs else slice(0, 0)
         share = (stop - first) / len(self.y)
         return TextBlock(
             self.X[first:stop],
             self.y[first:stop],
-            [start - first for start in self.run_starts[kept]],
-            self.run_qids[kept],
-            self.run_lines[kept],
+            [start - first for start in self.run_starts[selected]],
+            self.run_qids[selected],
+            self.run_lines[selected],
             None if self.comments is None else self.comments[first:stop],
             round(self.n_values * share),
             round(self.n_bytes * share),

@@ -353,8 +353,8 @@ class LookAlikes:
             return ""
         if self._by_number is None:  # most files have no unknown id, and need no such table
             self._by_number = {}
-            for other in self._ids:
-                self._by_number.setdefault(number_of(other) or other, other)
+            for known_id in self._ids:
+                self._by_number.setdefault(number_of(known_id) or known_id, known_id)
         meant = self._by_number.get(number)
         return "" if meant is None else f"; {meant!r} is: was it read as a number on the way?"
 

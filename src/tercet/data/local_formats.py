@@ -112,6 +112,6 @@ class ColumnFormat:
 
 def typed_column(cells: list[Value]) -> tuple[list[Value], str | None]:
     """Return a column of CSV with converted texts, and the name of the format; None for texts."""
-    found = ColumnFormat()
-    found.add_column(cells)
-    return found.convert_column(cells), found.name
+    column_format = ColumnFormat()
+    column_format.add_column(cells)
+    return column_format.convert_column(cells), column_format.name

@@ -257,14 +257,14 @@ class Preferences:
         if skipped not in ("above", "all"):
             raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
         rows, weights = tuple(growing_array("q") for _ in range(3)), growing_array("d")
-        for i, (query, shown, clicked) in enumerate(log):
-            listed = set(shown)
-            if len(listed) < len(shown):
+        for i, (query, doc_ids, clicked) in enumerate(log):
+            listed = set(doc_ids)
+            if len(listed) < len(doc_ids):
                 raise InputError(f"log[{i}] shows a document twice; each is shown once")
             for doc in clicked:
                 if doc not in listed:
                     raise InputError(f"log[{i}] has a click on {doc!r}, which was not shown")
-            for better, worse, weight in click_preferences(shown, clicked, skipped):
+            for better, worse, weight in click_preferences(doc_ids, clicked, skipped):
                 rows[0].append(_row_of(query, query_rows, i, "query"))
                 rows[1].append(_row_of(better, doc_rows, i, "document"))
                 rows[2].append(_row_of(worse, doc_rows, i, "document"))
@@ -338,10 +338,12 @@ def as_preferences(prefs: Any) -> Preferences:
     """Return Preferences of row triplets (query, better, worse), a list or an array (n, 3)."""
     if isinstance(prefs, Preferences):
         return prefs
-    wanted = "prefs must be Preferences, or triplets of row numbers (query, better, worse) as a list or an array (n, 3)"
+    expected = (
+        "prefs must be Preferences, or triplets of row numbers (query, better, worse) as a list or an array (n, 3)"
+    )
     if not isinstance(prefs, list | tuple | np.ndarray):
-        raise InputError(f"{wanted}; got {type(prefs).__name__}")
+        raise InputError(f"{expected}; got {type(prefs).__name__}")
     triplets = _array(prefs, "prefs")
     if triplets.ndim != 2 or triplets.shape[1] != 3:
-        raise InputError(f"{wanted}; got shape {triplets.shape}")
+        raise InputError(f"{expected}; got shape {triplets.shape}")
     return Preferences(triplets[:, 0], triplets[:, 1], triplets[:, 2])

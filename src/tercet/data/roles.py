@@ -327,13 +327,13 @@ def guess_roles(columns: Iterable[str], kind: str, given: Given | None = None) -
     """
     names = tuple(columns)
     roles = TABLE_ROLES[kind]
-    wanted = {role.name: _named(given, role.name) for role in roles}
-    taken = {name for named in wanted.values() for name in named}
-    found: dict[str, tuple[str, ...]] = {}
+    given_names = {role.name: _named(given, role.name) for role in roles}
+    taken = {name for named in given_names.values() for name in named}
+    columns_of_roles: dict[str, tuple[str, ...]] = {}
     missing: list[Role] = []
     unclear: dict[str, tuple[str, ...]] = {}
     for role in roles:
-        matches = wanted[role.name]
+        matches = given_names[role.name]
         if not matches:
             matches = role.columns_in({name: plain_name(name) for name in names if name not in taken})
             if len(matches) > 1 and role.type != "texts":
@@ -342,12 +342,12 @@ def guess_roles(columns: Iterable[str], kind: str, given: Given | None = None) -
                     continue
                 matches = matches[:1]
         if matches:
-            found[role.name] = matches
+            columns_of_roles[role.name] = matches
             taken.update(matches)
         elif role.required:
             missing.append(role)
-    absent = tuple((role, name) for role, named in wanted.items() for name in named if name not in names)
-    return RoleGuess(kind, names, found, tuple(missing), unclear, absent)
+    absent = tuple((role, name) for role, named in given_names.items() for name in named if name not in names)
+    return RoleGuess(kind, names, columns_of_roles, tuple(missing), unclear, absent)
 
 
 def _named(given: Given | None, role: str) -> tuple[str, ...]:
@@ -423,12 +423,12 @@ def document_roles(table: DataTable, id: str | None = None, text: str | Iterable
     """
     if id is None and text is None and set(_BEIR) <= set(table.columns):
         texts = tuple(name for name in ("title", "text") if name in table.columns)
-        others = tuple(name for name in table.columns if name not in (*_BEIR, "title"))
-        return DocumentRoles("_id", texts, others, may_be_empty=True)
-    given: dict[str, str | Sequence[str]] = {} if id is None else {"id": id}
+        stored_columns = tuple(name for name in table.columns if name not in (*_BEIR, "title"))
+        return DocumentRoles("_id", texts, stored_columns, may_be_empty=True)
+    given_columns: dict[str, str | Sequence[str]] = {} if id is None else {"id": id}
     if text is not None:
-        given["text"] = text if isinstance(text, str) else tuple(text)
-    roles = find_roles(table, "documents", given)
+        given_columns["text"] = text if isinstance(text, str) else tuple(text)
+    roles = find_roles(table, "documents", given_columns)
     used = (roles["id"], *roles.columns["text"])
     return DocumentRoles(roles["id"], roles.columns["text"], tuple(name for name in table.columns if name not in used))
 
@@ -479,8 +479,8 @@ def kind_of_click_log(columns: Iterable[str], given: Given | None = None) -> str
     """Return ``"lists"``, ``"shown"`` or ``"events"``, the kind of the rows of a click log."""
     names = tuple(columns)
     lists = guess_roles(names, "lists", given)
-    known = lists.columns.keys() | lists.unclear.keys()
-    if "shown" in known:
+    roles_of_lists = lists.columns.keys() | lists.unclear.keys()
+    if "shown" in roles_of_lists:
         return "lists"
     has_actions = "action" in guess_roles(names, "events", given).columns
-    return "events" if has_actions and "clicked" not in known else "shown"
+    return "events" if has_actions and "clicked" not in roles_of_lists else "shown"

@@ -199,10 +199,10 @@ class JudgementSampler(Sampler):
             raise InputError(f"uniform_over must be 'queries' or 'judgements'; got {uniform_over!r}")
         self._withheld = np.unique(_row_numbers(without_docs, "without_docs"))
         if exclude_self or self._withheld.size:
-            kept = ~rows_among(doc, self._withheld)
+            is_used = ~rows_among(doc, self._withheld)
             if exclude_self:
-                kept &= query != doc
-            query, doc, grade = query[kept], doc[kept], grade[kept]
+                is_used &= query != doc
+            query, doc, grade = query[is_used], doc[is_used], grade[is_used]
         if query.size == 0:
             raise InputError("there are no judgements to draw preferences from")
         outside = (query < 0) | (doc < 0) | (query > LAST_ROW) | (doc > LAST_ROW)
@@ -309,12 +309,12 @@ class JudgementSampler(Sampler):
         >>> set(query.tolist()), set(better.tolist()), sorted(set(worse.tolist()))
         ({0}, {2}, [0, 3])
         """
-        kept = ~(rows_among(self._query, queries) | rows_among(self._doc, docs))
+        is_used = ~(rows_among(self._query, queries) | rows_among(self._doc, docs))
         withheld = self._withheld if as_worse else np.append(self._withheld, _row_numbers(docs, "docs"))
         return JudgementSampler(
-            self._query[kept],
-            self._doc[kept],
-            self._grade[kept],
+            self._query[is_used],
+            self._doc[is_used],
+            self._grade[is_used],
             n_docs=self.n_docs,
             uniform_over=self.uniform_over,
             exclude_self=self.exclude_self,
@@ -324,9 +324,9 @@ class JudgementSampler(Sampler):
 
     def with_popular(self, popular: float) -> JudgementSampler:
         """Return the same judgements with another share of worse documents drawn by popularity."""
-        other = copy(self)
-        other.popular = self._check_popular(popular)
-        return other
+        sampler = copy(self)
+        sampler.popular = self._check_popular(popular)
+        return sampler
 
     def grade_of(self, query: NDArray[Any], doc: NDArray[Any]) -> NDArray[np.int64]:
         """Return the grades of (query, doc) pairs, 0 for unjudged pairs."""
@@ -379,11 +379,11 @@ class JudgementSampler(Sampler):
         for number in range(_ROUNDS):
             if not positions.size:
                 break
-            some = numbers.take(positions)
+            chosen = numbers.take(positions)
             if popular:
-                docs = self._doc[self._draw_better(some, _POPULAR_SLOT + 2 * number)]
+                docs = self._doc[self._draw_better(chosen, _POPULAR_SLOT + 2 * number)]
             else:
-                docs = some.below(_UNIFORM_SLOT + number, n_rows)
+                docs = chosen.below(_UNIFORM_SLOT + number, n_rows)
                 docs = docs if rows is None else rows[docs]
             worse[positions] = docs
             judgements = at[positions]
@@ -443,8 +443,8 @@ class JudgementSampler(Sampler):
         """
         columns = tuple(growing_array("q") for _ in range(3))
         remaining = ((qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items())
-        while some := list(islice(remaining, _LOOKED_UP)):
-            qids, doc_ids, grades = zip(*some, strict=True)
+        while judgements := list(islice(remaining, _LOOKED_UP)):
+            qids, doc_ids, grades = zip(*judgements, strict=True)
             columns[0].extend(_rows(qids, query_rows, "query"))
             columns[1].extend(_rows(doc_ids, doc_rows, "document"))
             columns[2].extend(map(check_grade, qids, doc_ids, grades))

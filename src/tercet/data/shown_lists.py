@@ -121,25 +121,25 @@ class ShownLists:
 
         Without the id of a search, a repeated document or position begins a new list.
         """
-        shown = self._of_key[key][-1] if key in self._of_key else None
+        shown_list = self._of_key[key][-1] if key in self._of_key else None
         if not key.is_id:
             n_distinct = len(set(positions) - {None}) + positions.count(None)
             if len(set(docs)) < len(docs) or n_distinct < len(docs):
                 return None
             is_other = key.group is None and key != self._last_key
-            if shown is not None and (is_other or shown.has_any(docs[:1], positions[:1])):
-                shown = None
-            elif shown is not None and shown.has_any(docs, positions):
+            if shown_list is not None and (is_other or shown_list.has_any(docs[:1], positions[:1])):
+                shown_list = None
+            elif shown_list is not None and shown_list.has_any(docs, positions):
                 return None
-        if shown is None:
-            shown = ShownList(key.query, self._n_clicks, times[0])
-            self._of_key.setdefault(key, []).append(shown)
-            self.lists.append(shown)
-        shown.add(docs, positions)
-        if shown.time is not None and times[0] is not None:
-            shown.time = min(shown.time, min(times))  # type: ignore[type-var]
+        if shown_list is None:
+            shown_list = ShownList(key.query, self._n_clicks, times[0])
+            self._of_key.setdefault(key, []).append(shown_list)
+            self.lists.append(shown_list)
+        shown_list.add(docs, positions)
+        if shown_list.time is not None and times[0] is not None:
+            shown_list.time = min(shown_list.time, min(times))  # type: ignore[type-var]
         self._last_key = key
-        return shown
+        return shown_list
 
     def click(self, key: ListKey, doc_id: str) -> None:
         """Add a click; the list may come later in the file."""
@@ -155,13 +155,15 @@ class ShownLists:
         """Give each click to the last list before the click with its key and document, else to the first."""
         lists_with: dict[tuple[ListKey, str], list[ShownList]] = {}
         for key in self._keys_waiting:
-            for shown in self._of_key.get(key, ()):
-                for doc_id in shown.positions:
-                    lists_with.setdefault((key, doc_id), []).append(shown)
+            for shown_list in self._of_key.get(key, ()):
+                for doc_id in shown_list.positions:
+                    lists_with.setdefault((key, doc_id), []).append(shown_list)
         for key, doc_id, order in self._waiting:
             lists = lists_with.get((key, doc_id), [])
             if lists:
-                n_before = bisect_right(lists, order, key=lambda shown: shown.began)  # they begin one after the other
+                n_before = bisect_right(
+                    lists, order, key=lambda shown_list: shown_list.began
+                )  # they begin one after the other
                 self.n_repeated += not lists[max(0, n_before - 1)].click(doc_id)
             else:
                 self.n_lost += 1
@@ -224,20 +226,24 @@ def _seconds(value: Value) -> float | None:
 def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], name: str) -> ClickLog:
     """Return lists sorted by time if all have a time, else in file order."""
     placed = list(lists)
-    is_timed = bool(placed) and all(one.time is not None for one in placed)
+    is_timed = bool(placed) and all(shown_list.time is not None for shown_list in placed)
     if is_timed:
-        placed.sort(key=lambda one: one.time)  # type: ignore[arg-type, return-value]
+        placed.sort(key=lambda shown_list: shown_list.time)  # type: ignore[arg-type, return-value]
     log = ClickLog(
-        tuple(one.impression for one in placed),
+        tuple(shown_list.impression for shown_list in placed),
         is_timed,
         tuple(notes),
         form,
         # A list without a session is one of its own.
-        tuple(one.session or f"list {number}" for number, one in enumerate(placed))
-        if any(one.session for one in placed)
+        tuple(shown_list.session or f"list {number}" for number, shown_list in enumerate(placed))
+        if any(shown_list.session for shown_list in placed)
         else (),
-        tuple(one.is_random for one in placed) if any(one.is_random for one in placed) else (),
-        interleaved=tuple(one.is_interleaved for one in placed) if any(one.is_interleaved for one in placed) else (),
+        tuple(shown_list.is_random for shown_list in placed)
+        if any(shown_list.is_random for shown_list in placed)
+        else (),
+        interleaved=tuple(shown_list.is_interleaved for shown_list in placed)
+        if any(shown_list.is_interleaved for shown_list in placed)
+        else (),
     )
     if not log.impressions:
         raise FormatError(name, None, NO_LISTS)

@@ -109,8 +109,8 @@ def mapped_rows(
     if indptr.size < 2 or indptr[0] != 0 or indptr[-1] != data.size or (np.diff(indptr) < 0).any():
         raise DamagedBundleError(f"{where} has row pointers that do not rise from 0 to {data.size}")
     # SciPy copies an array that is less than half of another one; through a buffer each is an array of its own.
-    own = [np.frombuffer(array.data, array.dtype) if array.size else array for array in (data, indices, indptr)]
-    matrix = sparse.csr_array(tuple(own), shape=(indptr.size - 1, n_columns))
+    csr_arrays = [np.frombuffer(array.data, array.dtype) if array.size else array for array in (data, indices, indptr)]
+    matrix = sparse.csr_array(tuple(csr_arrays), shape=(indptr.size - 1, n_columns))
     for rows in row_slices(matrix) if verify == "open" else ():
         entries = slice(indptr[rows.start], indptr[rows.stop])
         starts = indptr[rows.start : rows.stop + 1] - indptr[rows.start]
@@ -232,7 +232,7 @@ class RowSpool:
         """Return the array in an integer type, written to another file if needed."""
         if array.dtype == dtype:
             return array
-        other = SpooledArray(self._new_file(), dtype)
+        converted = SpooledArray(self._new_file(), dtype)
         for start in range(0, array.size, BLOCK_ENTRIES):
-            other.append(array[start : start + BLOCK_ENTRIES])
-        return other.mapped()
+            converted.append(array[start : start + BLOCK_ENTRIES])
+        return converted.mapped()

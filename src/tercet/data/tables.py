@@ -248,11 +248,11 @@ class CsvTable(DataTable):
         with closing(self._lines(broken.append)) as lines:
             numbered = within_a_line(lines, RECORDS_LOOKED_AT)
         self.first_problem = broken[0] if broken else None
-        said = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
-        if said is not None:
+        separator_line = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
+        if separator_line is not None:
             self.n_skipped = numbered[0][0]
             numbered = numbered[1:]
-        self.delimiter = said[1] if said is not None else _delimiter_of(path, numbered)
+        self.delimiter = separator_line[1] if separator_line is not None else _delimiter_of(path, numbered)
         begins, names = next(csv_records(numbered, path, self.delimiter), (self.n_skipped + 1, []))
         self.columns = tuple(name.strip() or f"column {number}" for number, name in enumerate(names, start=1))
         _check_header(self, begins, names)
@@ -273,8 +273,8 @@ class CsvTable(DataTable):
             if len(cells) == width:
                 yield number, {name: cell or None for name, cell in zip(self.columns, cells, strict=True)}
                 continue
-            found = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {width} columns"
-            problem = self.error(number, f"{found}; quote a text that holds {self.delimiter!r} or a line break")
+            cell_count = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {width} columns"
+            problem = self.error(number, f"{cell_count}; quote a text that holds {self.delimiter!r} or a line break")
             refuse(problem, refused)
 
 
@@ -293,9 +293,9 @@ def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
             alike = sum(width == widths[0] for width in widths) / (len(widths) + len(problems))
             marks.append((alike, widths[0], delimiter))
     if not marks:
-        shown = lines[0][1][:80] if lines else ""
+        first_line = lines[0][1][:80] if lines else ""
         message = (
-            f"found {shown!r}; the first line of a table names its columns, two or more, separated by commas, "
+            f"found {first_line!r}; the first line of a table names its columns, two or more, separated by commas, "
             "semicolons, tabs or bars"
         )
         raise FormatError(path, lines[0][0] if lines else 1, message, DELIMITER_PROBLEM)
@@ -380,13 +380,15 @@ class ParquetTable(DataTable):
             fields = list(file.schema_arrow)
         binary = [field.name for field in fields if types.is_binary(field.type) or types.is_large_binary(field.type)]
         left_out = set(binary)
-        kept = [field for field in fields if field.name not in left_out]
-        self._fields = [field.name for field in kept]
+        fields_used = [field for field in fields if field.name not in left_out]
+        self._fields = [field.name for field in fields_used]
         self.columns = tuple(
             name
-            for field in kept
+            for field in fields_used
             for name in (
-                [f"{field.name}.{one.name}" for one in field.type] if types.is_struct(field.type) else [field.name]
+                [f"{field.name}.{inner_field.name}" for inner_field in field.type]
+                if types.is_struct(field.type)
+                else [field.name]
             )
         )
         check_names(self, 0)

@@ -38,8 +38,8 @@ class JudgementLines(DataTable):
         def parse(text: str, line: int) -> Record:
             columns = split_columns(text)
             if len(columns) != 4:
-                wanted = "TREC judgements have 4 (qid, iteration, document id, grade)"
-                raise FormatError(self.name, line, f"{len(columns)} columns; {wanted}")
+                expected = "TREC judgements have 4 (qid, iteration, document id, grade)"
+                raise FormatError(self.name, line, f"{len(columns)} columns; {expected}")
             grade = parse_int(columns[3], self.name, line, "grade")
             return {"query_id": columns[0], "doc_id": columns[2], "grade": grade}
 

@@ -245,14 +245,14 @@ class GrowingUbi:
                 break
             if not text.strip():
                 continue
-            one = self._list(text)
-            if one.shown_at > until:
+            shown_list = self._list(text)
+            if shown_list.shown_at > until:
                 self._queries.back(offset if self._queries.number == number else 0)
                 self.waits = True
                 break
-            clicks = self._clicks_of(one.query_id, one.shown_at)
-            shown = set(one.shown)
-            yield replace(one, clicked=tuple(doc_id for doc_id in clicks if doc_id in shown))
+            clicks = self._clicks_of(shown_list.query_id, shown_list.shown_at)
+            shown_ids = set(shown_list.shown)
+            yield replace(shown_list, clicked=tuple(doc_id for doc_id in clicks if doc_id in shown_ids))
 
     def _list(self, text: str) -> LoggedList:
         record = self._record(text, self._queries)
@@ -301,8 +301,8 @@ class GrowingUbi:
             if record.get("action_name") != CLICK:
                 continue
             attributes = record.get("event_attributes")
-            shown = attributes.get("object") if isinstance(attributes, dict) else None
-            doc_id = shown.get("object_id") if isinstance(shown, dict) else None
+            clicked_object = attributes.get("object") if isinstance(attributes, dict) else None
+            doc_id = clicked_object.get("object_id") if isinstance(clicked_object, dict) else None
             if not isinstance(doc_id, str) or not isinstance(record.get("query_id"), str):
                 raise self._events.error('a click needs "query_id" and "event_attributes.object.object_id"')
             self._next_event = self._time(record, self._events), record["query_id"], doc_id

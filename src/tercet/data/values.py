@@ -63,8 +63,8 @@ def _other_value(value: Any) -> Value:
         value = list(value) if value.dtype.kind in "mM" else value.tolist()
     if isinstance(value, list | tuple | set | frozenset):
         elements = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        shown = [plain_value(element) for element in elements]
-        return ", ".join(str(element) for element in shown if element is not None) if shown else None
+        values = [plain_value(element) for element in elements]
+        return ", ".join(str(element) for element in values if element is not None) if values else None
     if isinstance(value, Mapping):
         try:
             return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
@@ -103,7 +103,7 @@ def plain_record(
         if not isinstance(name, str):
             raise error(f"a column is called {name!r}; a string is needed")
         inner = value.items() if isinstance(value, Mapping) else ((None, value),)
-        for key, one in inner:
+        for key, inner_value in inner:
             column = name if key is None else f"{name}.{key}"
             problem = surrogate_problem(column)
             if problem is not None:
@@ -111,8 +111,10 @@ def plain_record(
             if column in row:
                 raise error(f"the column {column!r} occurs twice")
             try:
-                is_list = lists_as_json and isinstance(one, list | tuple | np.ndarray)
-                row[column] = json.dumps([plain_value(each) for each in one]) if is_list else plain_value(one)
+                is_list = lists_as_json and isinstance(inner_value, list | tuple | np.ndarray)
+                row[column] = (
+                    json.dumps([plain_value(each) for each in inner_value]) if is_list else plain_value(inner_value)
+                )
             except (InputError, RecursionError) as refusal:
                 raise error(f"{column!r} {refusal}") from refusal
     return row
@@ -177,7 +179,7 @@ class SparseColumn(Sequence[Value]):
     def __getitem__(self, row: slice) -> list[Value]: ...
     def __getitem__(self, row: int | slice) -> Value | list[Value]:
         if isinstance(row, slice):
-            return [self._values.get(one) for one in range(*row.indices(self._length))]
+            return [self._values.get(position) for position in range(*row.indices(self._length))]
         return self._values.get(range(self._length)[row])
 
 

@@ -221,18 +221,20 @@ class Engine(ABC):
 
     def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
         """Read documents with their texts."""
-        found = (payload for page in pages(doc_ids) for payload in self.read("reading documents", page, SHOWN))
-        return [EngineDocument(each["doc_id"], each["text"], each["stored_fields"], each["position"]) for each in found]
+        payloads = (payload for page in pages(doc_ids) for payload in self.read("reading documents", page, SHOWN))
+        return [
+            EngineDocument(each["doc_id"], each["text"], each["stored_fields"], each["position"]) for each in payloads
+        ]
 
     def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
         """Return the digests of existing documents by id."""
-        found = self.read("comparing documents", doc_ids, ("doc_id", "digest"))
-        return {payload["doc_id"]: payload["digest"] for payload in found}
+        payloads = self.read("comparing documents", doc_ids, ("doc_id", "digest"))
+        return {payload["doc_id"]: payload["digest"] for payload in payloads}
 
     def named(self, doc_ids: Sequence[str]) -> list[ListedDocument]:
         """Return existing documents as candidates."""
-        found = self.read("searching", doc_ids, ("doc_id", "position")) if doc_ids else []
-        return [ListedDocument(payload["doc_id"], payload["position"]) for payload in found]
+        payloads = self.read("searching", doc_ids, ("doc_id", "position")) if doc_ids else []
+        return [ListedDocument(payload["doc_id"], payload["position"]) for payload in payloads]
 
 
 def keys_of(doc_ids: Sequence[str]) -> list[str]:

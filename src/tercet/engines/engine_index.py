@@ -272,8 +272,8 @@ class EngineIndex(BaseIndex):
         listed = list(dict.fromkeys(listed_ids(doc_ids)))
         with self._writing() as engine:
             for page in pages(listed):
-                there = engine.digests(page)
-                missing = next((doc_id for doc_id in page if doc_id not in there), None)
+                digests = engine.digests(page)
+                missing = next((doc_id for doc_id in page if doc_id not in digests), None)
                 if missing is not None:
                     raise InputError(f"there is no document {missing!r} among the {len(self):,} of the index")
             for page in pages(listed):
@@ -462,9 +462,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _commit(folder: Path, location: Location, kind: str) -> None:
     write_bundle(folder, kind=kind, meta=encode(location)[0], arrays={}, siblings=(MODELS,))
-    kept = kept_models(location.promotions, location.model)
+    models = kept_models(location.promotions, location.model)
     for entry in os.listdir(folder / MODELS):
-        if entry not in kept:
+        if entry not in models:
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(folder / MODELS / entry)
 

@@ -52,9 +52,9 @@ class DocumentCache:
     def documents(self, engine: Engine, listed: Sequence[ListedDocument]) -> list[EngineDocument]:
         """Return listed documents with their texts, in any order; missing documents are read."""
         with self._lock:
-            known = [self._entries[each.position][0] for each in listed if each.position in self._entries]
+            cached = [self._entries[each.position][0] for each in listed if each.position in self._entries]
             missing = [each.doc_id for each in listed if each.position not in self._entries]
-        return known + engine.fetch(missing)
+        return cached + engine.fetch(missing)
 
     def rows(self, documents: Sequence[EngineDocument], model: TextModel) -> list[Row]:
         """Return the row of each document; new rows are made together."""
@@ -120,9 +120,9 @@ class EngineView:
 
     def find(self, doc_id: str) -> int | None:
         """Read a document and return its row, or None."""
-        found = self.engine.fetch([doc_id])
-        self._remember(found)
-        return found[0].position if found else None
+        documents = self.engine.fetch([doc_id])
+        self._remember(documents)
+        return documents[0].position if documents else None
 
     def ids(self) -> Iterator[str]:
         return self.engine.ids()
@@ -184,7 +184,7 @@ class EngineView:
             scored = [QueryScores(self, Q[[i]], queries.one(i)) for i in block]
             n = max(_CANDIDATES, *(k + _MORE + each.n_lowered for each in scored))
             listed = self.engine.candidates([each.candidate_query() for each in scored], n)
-            answers += [self._best_of(each, found, k) for each, found in zip(scored, listed, strict=True)]
+            answers += [self._best_of(each, candidates, k) for each, candidates in zip(scored, listed, strict=True)]
         return answers
 
     def _best_of(self, scored: QueryScores, listed: Sequence[ListedDocument], k: int) -> Best:

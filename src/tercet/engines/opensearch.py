@@ -202,9 +202,9 @@ class OpenSearchEngine(Engine):
             if query.doc_ids:
                 named = {"terms": {"doc_id": list(query.doc_ids)}}
                 should.append({"constant_score": {"filter": named, "boost": _NAMED_FIRST}})
-            found = {"bool": {"should": should}} if should else {"match_none": {}}
+            match = {"bool": {"should": should}} if should else {"match_none": {}}
             size = min(n + len(query.doc_ids), _MOST_RESULTS)
-            bodies.append({"query": found, "size": size, "track_total_hits": False} | _POSITIONS)
+            bodies.append({"query": match, "size": size, "track_total_hits": False} | _POSITIONS)
         return [
             [ListedDocument(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
             for hits in self._search("searching", bodies)

@@ -77,8 +77,8 @@ class PostgresIndex(EngineIndex):
         # libpq tries several hosts in turn.
         hosts = [host for name in ("host", "hostaddr") for host in options.get(name, "").split(",") if host]
         is_encrypted = options.get("sslmode") not in UNENCRYPTED
-        given, port = secret or options.get("password"), options.get("port", "5432")
-        password = credential(hosts, port, given, PASSWORD, is_named=is_named, is_encrypted=is_encrypted)
+        given_password, port = secret or options.get("password"), options.get("port", "5432")
+        password = credential(hosts, port, given_password, PASSWORD, is_named=is_named, is_encrypted=is_encrypted)
         if not all(map(is_loopback, hosts)):
             options.setdefault("sslmode", "require")
             if not is_encrypted:
@@ -205,8 +205,8 @@ class PostgresEngine(Engine):
         is_refused = "FATAL" in message or "no password supplied" in message
         if not state and is_refused and not any(words in message for words in _PASSING_WORDS):
             hint = self._lack if "password" in message else ""
-            said = re.sub(r".*(FATAL: *|fe_sendauth: )", "", reason)
-            return EngineError(f"{self.url}: {purpose}: PostgreSQL refuses: {said}{hint}")
+            reply = re.sub(r".*(FATAL: *|fe_sendauth: )", "", reason)
+            return EngineError(f"{self.url}: {purpose}: PostgreSQL refuses: {reply}{hint}")
         is_lost = not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         if is_lost or state.startswith(_PASSING):
             return Passing(f"{type(error).__name__}: {reason}")
@@ -215,9 +215,9 @@ class PostgresEngine(Engine):
     def check_version(self) -> None:
         version = self._vector_version()
         if version is not None and version < OLDEST:
-            shown = ".".join(map(str, version))
+            release = ".".join(map(str, version))
             raise EngineError(
-                f"{self.url} has pgvector {shown}; supported are {OLDEST[0]}.{OLDEST[1]} and later. Update it there"
+                f"{self.url} has pgvector {release}; supported are {OLDEST[0]}.{OLDEST[1]} and later. Update it there"
             )
 
     def _vector_version(self) -> tuple[int, ...] | None:
@@ -309,8 +309,8 @@ class PostgresEngine(Engine):
         for query in queries:
             vector = _sparsevec(query.terms, query.weights)
             rows = self._rows("searching", statement, [vector, n]) if query.terms.size else []
-            found = [ListedDocument(doc_id, position) for doc_id, position, product in rows if product]
-            listed.append([*dict.fromkeys([*found, *self.named(query.doc_ids)])])
+            hits = [ListedDocument(doc_id, position) for doc_id, position, product in rows if product]
+            listed.append([*dict.fromkeys([*hits, *self.named(query.doc_ids)])])
         return listed
 
 

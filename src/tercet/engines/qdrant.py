@@ -167,8 +167,8 @@ class QdrantEngine(Engine):
         listed = []
         for query, answer in zip(queries, answers, strict=True):
             payloads = [point.payload or {} for point in answer.points]
-            found = [ListedDocument(payload["doc_id"], payload["position"]) for payload in payloads]
-            listed.append([*dict.fromkeys([*found, *self.named(query.doc_ids)])])
+            hits = [ListedDocument(payload["doc_id"], payload["position"]) for payload in payloads]
+            listed.append([*dict.fromkeys([*hits, *self.named(query.doc_ids)])])
         return listed
 
     def _retrieve(self, purpose: str, keys: Sequence[str], names: Sequence[str]) -> list[Mapping[str, Any]]:

@@ -112,8 +112,8 @@ class GpuSparse(GpuPairs[SparseState]):
         xp, live = gpu.xp, state.live()
         self.W = xp.zeros(state.shape, dtype=np.float32)
         for rows in row_blocks(*state.shape, most_entries=AT_ONCE):
-            some = live[rows]
-            self.W[rows].reshape(-1)[xp.asarray(_positions(some))] = xp.asarray(some.data)
+            entries = live[rows]
+            self.W[rows].reshape(-1)[xp.asarray(_positions(entries))] = xp.asarray(entries.data)
         self.sums = self.sums_for(self.W)
 
     @classmethod
@@ -123,22 +123,22 @@ class GpuSparse(GpuPairs[SparseState]):
 
     def advance(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
         """Hand out shrinkage and rebase at the steps of a CPU."""
-        xp, done = self.gpu.xp, 0
-        while done < len(chunk):
-            step = first_step + done
-            some = chunk.part(done, len(chunk))
-            handed, pending = self._hand_out(some.rate, step)
-            looks = np.arange(REBASE_EVERY - step % REBASE_EVERY, len(some) + 1, REBASE_EVERY)
+        xp, n_taken = self.gpu.xp, 0
+        while n_taken < len(chunk):
+            step = first_step + n_taken
+            part = chunk.part(n_taken, len(chunk))
+            handed, pending = self._hand_out(part.rate, step)
+            looks = np.arange(REBASE_EVERY - step % REBASE_EVERY, len(part) + 1, REBASE_EVERY)
             if looks.size:
                 over = np.flatnonzero(self.gpu.to_host(handed[xp.asarray(looks)]) > LARGEST_CUM)
                 if over.size:
-                    some = some.part(0, int(looks[over[0]]))
-                    handed, pending = self._hand_out(some.rate, step)
-            self.chunk_cum = handed[: len(some)].astype(np.float32)
-            self.take_steps(texts, some, step, tally)
-            done += len(some)
+                    part = part.part(0, int(looks[over[0]]))
+                    handed, pending = self._hand_out(part.rate, step)
+            self.chunk_cum = handed[: len(part)].astype(np.float32)
+            self.take_steps(texts, part, step, tally)
+            n_taken += len(part)
             self.state.cum, self.state.pending = float(handed[-1]), pending
-            if (first_step + done) % REBASE_EVERY == 0 and self.state.cum > LARGEST_CUM:
+            if (first_step + n_taken) % REBASE_EVERY == 0 and self.state.cum > LARGEST_CUM:
                 self._rebase()
         if not len(chunk):  # only compiles
             self.chunk_cum = xp.zeros(1, dtype=np.float32)
@@ -183,9 +183,9 @@ class GpuSparse(GpuPairs[SparseState]):
         xp, state = self.gpu.xp, self.state
         counts, columns, levels = [], [], []
         for block in self._blocks():
-            kept = abs(block) > np.float32(state.cum)
-            counts.append(self.gpu.to_host(kept.sum(axis=1)))
-            rows, cols = xp.nonzero(kept)
+            is_live = abs(block) > np.float32(state.cum)
+            counts.append(self.gpu.to_host(is_live.sum(axis=1)))
+            rows, cols = xp.nonzero(is_live)
             columns.append(self.gpu.to_host(cols.astype(np.int32)))
             levels.append(self.gpu.to_host(block[rows, cols]))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])

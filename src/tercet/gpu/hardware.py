@@ -86,8 +86,8 @@ class Gpu:
 
     def to_host(self, array: Any) -> NDArray[Any]:
         """A copy of the array in this machine's memory."""
-        found: NDArray[Any] = array.get()
-        return found
+        host_array: NDArray[Any] = array.get()
+        return host_array
 
     def launch(self, name: str, n_blocks: int, n_threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
         """Start a kernel. Of its arguments None is a null pointer; numbers are NumPy's, of the kernel's types."""

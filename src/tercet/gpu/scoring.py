@@ -76,26 +76,26 @@ class GpuScorer(ScoringDevice):
         return docs, scores
 
     def _repays(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
-        known = all(isinstance(part, Identity | Diagonal | Sparse | Dense | LowRank) for part in weights.parts)
+        is_supported = all(isinstance(part, Identity | Diagonal | Sparse | Dense | LowRank) for part in weights.parts)
         widest = max((part.query_factors.shape[1] for part in weights.parts if isinstance(part, LowRank)), default=1)
-        return known and Q.shape[0] > 0 and Q.shape[0] * (D.nnz + D.shape[0] * widest) >= _LEAST
+        return is_supported and Q.shape[0] > 0 and Q.shape[0] * (D.nnz + D.shape[0] * widest) >= _LEAST
 
     def _blocks(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> Any:
         """Scores of all documents for some queries at a time, on the card."""
         xp = self.gpu.xp
         docs = self._placed(D)
         latent = [self._latent(part, Q, docs) for part in weights.parts if isinstance(part, LowRank)]
-        others = [part for part in weights.parts if not isinstance(part, LowRank)]
-        matrices = self._matrices(weights, others)
+        full_rank = [part for part in weights.parts if not isinstance(part, LowRank)]
+        matrices = self._matrices(weights, full_rank)
         room = min(_BLOCK_BYTES, self.gpu.free_bytes() // _BLOCKS_IN_USE)
         height = max(1, room // (8 * max(*D.shape, Q.shape[1])))
         for start in range(0, Q.shape[0], height):
             n = min(height, Q.shape[0] - start)
             scores = xp.zeros((n, D.shape[0]))
-            if others:
+            if full_rank:
                 queries = self._csr(Q[start : start + n])
                 expanded = xp.zeros((n, D.shape[1]))
-                for part, matrix in zip(others, matrices, strict=True):
+                for part, matrix in zip(full_rank, matrices, strict=True):
                     self._expand(part, queries, matrix, expanded)
                 scores += (docs @ expanded.T).T
             for of_queries, of_docs in latent:

@@ -153,9 +153,9 @@ class GpuState(ABC, Generic[AnyState]):
     def take_steps(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
         n = max(len(chunk), 1)
         scores = self.gpu.xp.empty(n, dtype=np.float32)
-        done = 0
-        while done < n:
-            step = first_step + done
+        start = 0
+        while start < n:
+            step = first_step + start
             at_once = min(self.n_blocks, 1 + int(step / self.steps_before))
             if self.deterministic:
                 # A launch is what sees the same weights: as many as are under way at once without sums. None goes
@@ -163,10 +163,10 @@ class GpuState(ABC, Generic[AnyState]):
                 longest = min(at_once, CHUNK - step % CHUNK)
             else:
                 longest = n if at_once == self.n_blocks else max(1, step // 8)
-            some = slice(done, min(n, done + longest))
+            launch = slice(start, min(n, start + longest))
             for phase in (COLLECT, APPLY) if self.deterministic else (DIRECT,):
-                self._launch(texts, chunk.take(some), step, scores[some], tally, phase, at_once)
-            done = some.stop
+                self._launch(texts, chunk.take(launch), step, scores[launch], tally, phase, at_once)
+            start = launch.stop
 
     def _launch(
         self, texts: GpuTexts, chunk: GpuChunk, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
@@ -233,9 +233,9 @@ class GpuLowRank(GpuState[LowRankState]):
         sums_u = self.sums_for(self.U)
         sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None)
         self.sums = [sums_u, sums_v, self.sums_for(self.diagonal if state.learn_diagonal else None)]
-        self.kept = None
+        self.vectors = None
         if deterministic:
-            self.kept = gpu.xp.empty((self.n_blocks, self.n_vectors, self.stride), dtype=np.float32)
+            self.vectors = gpu.xp.empty((self.n_blocks, self.n_vectors, self.stride), dtype=np.float32)
 
     @classmethod
     def check(cls, gpu: Gpu, state: LowRankState, *, deterministic: bool) -> None:
@@ -260,11 +260,11 @@ class GpuLowRank(GpuState[LowRankState]):
         return 4 * self.n_warps * (self.n_vectors * self.stride + 1)
 
     def args(self, texts: GpuTexts) -> tuple[Any, ...]:
-        stride, kept = np.int32(self.stride), self.kept
+        stride, vectors = np.int32(self.stride), self.vectors
         if self.state.cosine:
-            return self.U, self.V, self.sums[0], self.sums[1], stride, *self.rare, kept
+            return self.U, self.V, self.sums[0], self.sums[1], stride, *self.rare, vectors
         learn_diagonal = np.int32(self.state.learn_diagonal)
-        return self.U, self.V, self.diagonal, *self.sums, stride, learn_diagonal, *self.rare, texts.latent, kept
+        return self.U, self.V, self.diagonal, *self.sums, stride, learn_diagonal, *self.rare, texts.latent, vectors
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> GpuTexts:
         texts = super().lay_out(Q, D)

@@ -170,12 +170,12 @@ class GpuStepper(Stepper):
             self._order, self._epoch = self.gpu.xp.asarray(source.order(epoch)), epoch
         n = min(limit, len(source.prefs) - first)
         if self._order is None:
-            some = self._given.part(first, first + n)
+            part = self._given.part(first, first + n)
         else:
-            some = self._given.take(self._order[first : first + n])
+            part = self._given.take(self._order[first : first + n])
         rate = self._rates(0, n)
-        step_size = rate if source.prefs.weight is None else rate * some.step_size
-        return GpuChunk(some.query, some.better, some.worse, rate, step_size, some.margin)
+        step_size = rate if source.prefs.weight is None else rate * part.step_size
+        return GpuChunk(part.query, part.better, part.worse, rate, step_size, part.margin)
 
     def _from_host(self, limit: int, after: int) -> tuple[int, GpuChunk, GpuTexts]:
         """Draw preferences ``after`` steps ahead on the CPU, with texts that are not on the GPU."""

@@ -56,9 +56,9 @@ class MarginsLeft(Preferences):
         margin: ArrayLike | None = None,
     ) -> None:
         super().__init__(query, better, worse, weight)
-        left = np.array(margin, dtype=np.float32)
-        left.flags.writeable = False
-        object.__setattr__(self, "margin", left)
+        margin_left = np.array(margin, dtype=np.float32)
+        margin_left.flags.writeable = False
+        object.__setattr__(self, "margin", margin_left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +75,9 @@ class Beside:
         prefs.check_rows(self.Q.shape[0], self.D.shape[0])
         if not self.weight:
             return prefs
-        left = np.full(len(prefs), self.margin) if prefs.margin is None else prefs.margin.astype(np.float64)
-        left = left - self.weight * matching_margins(self.Q, self.D, prefs)
-        return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
+        margins = np.full(len(prefs), self.margin) if prefs.margin is None else prefs.margin.astype(np.float64)
+        margins = margins - self.weight * matching_margins(self.Q, self.D, prefs)
+        return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, margins)
 
 
 class OffsetSource(Source):

@@ -29,8 +29,8 @@ class DenseState(State):
     zero_diagonal: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
-        own = np.argsort(self.order) if self.zero_diagonal else np.empty(0)
-        self._own = own.astype(np.int32)  # the column of each query word itself
+        own_columns = np.argsort(self.order) if self.zero_diagonal else np.empty(0)
+        self._own = own_columns.astype(np.int32)  # the column of each query word itself
 
     @classmethod
     def start(cls, n_query_terms: int, order: NDArray[np.int32], *, zero_diagonal: bool = False) -> Self:

@@ -102,8 +102,8 @@ class FeatureRanker(Ranker):
             if len(stored.feature_names) != ranker.n_features_in_:
                 raise DamagedBundleError(f"{where}: expected {ranker.n_features_in_} feature names")
             ranker.feature_names_in_ = np.array(stored.feature_names, dtype=object)
-        own = {name: array for name, array in arrays.items() if name not in ranker._weights()}
-        ranker._restore(stored.state, own, f"{where} state")
+        ranker_arrays = {name: array for name, array in arrays.items() if name not in ranker._weights()}
+        ranker._restore(stored.state, ranker_arrays, f"{where} state")
         if {*ranker._weights(), *ranker._state_arrays()} != arrays.keys():
             raise DamagedBundleError(f"{where}: the arrays are not those of a {cls.__name__}")
         return ranker

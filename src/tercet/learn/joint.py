@@ -58,10 +58,12 @@ def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weig
     row = np.concatenate([np.tile(np.arange(n), layout.n_fields), np.full(layout.n_numbers, layout.any_query)])
     column = np.arange(n, layout.any_query)
     value = np.concatenate([np.repeat(w[: layout.n_fields], n), w[layout.n_fields :]]).astype(np.float32)
-    kept = value != 0
-    if kept.any():
+    is_nonzero = value != 0
+    if is_nonzero.any():
         shape = (n_columns, n_columns)
-        parts.append(Sparse(weights=sparse.csr_array((value[kept], (row[kept], column[kept])), shape=shape)))
+        parts.append(
+            Sparse(weights=sparse.csr_array((value[is_nonzero], (row[is_nonzero], column[is_nonzero])), shape=shape))
+        )
     return Weights(parts)
 
 

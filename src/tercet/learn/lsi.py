@@ -145,8 +145,8 @@ class LSIRanker(TermPairRanker):
             if hasattr(self, name):
                 delattr(self, name)
         if self._to_choose and not (isinstance(prefs, Preferences) and len(prefs)):
-            given = "none" if prefs is None or isinstance(prefs, Preferences) else type(prefs).__name__
-            raise InputError(f"{self._to_choose}='auto' is chosen on Preferences; got {given}")
+            kind = "none" if prefs is None or isinstance(prefs, Preferences) else type(prefs).__name__
+            raise InputError(f"{self._to_choose}='auto' is chosen on Preferences; got {kind}")
 
     @property
     def _to_choose(self) -> str:

@@ -114,15 +114,15 @@ class TakingTurns(Source):
         meta: dict[str, Any] = {}
         arrays: dict[str, NDArray[Any]] = {}
         for name, task in zip(_NAMES, self.tasks, strict=False):
-            meta[name], own = task.source.state()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+            meta[name], source_arrays = task.source.state()
+            arrays |= {f"{name}.{key}": array for key, array in source_arrays.items()}
         return meta, arrays
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         stored = decode(StoredTurns, meta, where="source")
         for name, task in zip(_NAMES, self.tasks, strict=False):
-            own = {key.removeprefix(f"{name}."): a for key, a in arrays.items() if key.startswith(f"{name}.")}
-            task.source.restore(getattr(stored, name) or {}, own)
+            source_arrays = {key.removeprefix(f"{name}."): a for key, a in arrays.items() if key.startswith(f"{name}.")}
+            task.source.restore(getattr(stored, name) or {}, source_arrays)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _alternate_given(
     """Alternate optional columns; missing in all tasks, or filled with a value."""
     if all(column is None for column in columns):
         return None
-    return _alternate([np.full(n, otherwise, dtype=np.float32) if given is None else given for given in columns])
+    return _alternate([np.full(n, otherwise, dtype=np.float32) if values is None else values for values in columns])
 
 
 def _placed(texts: Sequence[tuple[sparse.csr_array, int]], width: int) -> sparse.csr_array:
@@ -317,12 +317,12 @@ class MultiTaskRanker(SgdRanker):
         current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
-        others = [task[1] for task in (second, third) if task is not None]
-        others += [] if reverse is None else [reverse]
-        for other in others:
-            as_preferences(other)  # what is wrong with them is told before a step is taken
+        other_tasks = [task[1] for task in (second, third) if task is not None]
+        other_tasks += [] if reverse is None else [reverse]
+        for task_prefs in other_tasks:
+            as_preferences(task_prefs)  # what is wrong with them is told before a step is taken
         joined = self._joined(queries, docs, ArraySource(prefs), second, third, reverse, in_order=True)
-        self._train_on(self._state_to_go_on(queries, docs), *joined, len(prefs) * (1 + len(others)))
+        self._train_on(self._state_to_go_on(queries, docs), *joined, len(prefs) * (1 + len(other_tasks)))
         return self
 
     @property
@@ -394,8 +394,8 @@ class MultiTaskRanker(SgdRanker):
         if self.n_frequent is not None:
             rare = rare_words(Q, self.n_frequent), rare_words(D, self.n_frequent)
         if given is not None:
-            known = GivenStart.from_weights(given)
-            return self._state_with(self._given_factors(known, (n, m)), known.cosine, rare)
+            start = GivenStart.from_weights(given)
+            return self._state_with(self._given_factors(start, (n, m)), start.cosine, rare)
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)
         return self._state_of(U, V, n, False, rare)

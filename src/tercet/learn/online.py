@@ -161,9 +161,9 @@ class OnlineLearner:
         n_words = 2 * int(np.diff(docs[0]).max(initial=0))
         n_pairs = n_words * int(np.diff(queries[0]).max(initial=0))
         scratch = (np.empty(n_words, np.int32), np.empty(n_words, np.float32), *_step_room(n_pairs))
-        done = 0
-        while done < len(prefs):
-            part = tuple(column[done:] for column in chunk)
+        start = 0
+        while start < len(prefs):
+            part = tuple(column[start:] for column in chunk)
             steps, self._n_used = online_advance(
                 self._table,
                 self._n_used,
@@ -175,9 +175,9 @@ class OnlineLearner:
                 scratch,
                 tally,
             )
-            done += steps
+            start += steps
             self.n_steps += steps
-            if done < len(prefs):
+            if start < len(prefs):
                 self._fill(*self.pairs(), n_pairs)
 
     def _plan(
@@ -201,12 +201,12 @@ class OnlineLearner:
 
     def with_base(self, base: Weights) -> OnlineLearner:
         """Return a learner with the same learned weights over a base with more columns at the end."""
-        other = OnlineLearner(base, self.rule, n_words=self._n_words)
+        learner = OnlineLearner(base, self.rule, n_words=self._n_words)
         keys, weights = self.pairs()
         rows, columns = np.divmod(keys, self.base.shape[1])
-        other.unit, other._bounds, other.n_steps = self.unit, self._bounds, self.n_steps
-        other._fill(rows * base.shape[1] + columns, weights, 0)
-        return other
+        learner.unit, learner._bounds, learner.n_steps = self.unit, self._bounds, self.n_steps
+        learner._fill(rows * base.shape[1] + columns, weights, 0)
+        return learner
 
     def words_of(self, rows: sparse.csr_array) -> sparse.csr_array:
         """Return the learned columns."""

@@ -25,8 +25,8 @@ def facts_line(rate: float, violation_rate: float, left: float | None, validatio
     """
     facts = [f"{_short(rate)}/s", f"viol {violation_rate:.1%}"]
     if validation is not None:
-        shown = f"{validation:.4f}"
-        facts.append(f"valid {shown[1:] if shown.startswith('0.') else shown}")
+        text = f"{validation:.4f}"
+        facts.append(f"valid {text[1:] if text.startswith('0.') else text}")
     if left is not None:
         minutes, seconds = divmod(round(left), 60)
         hours, minutes = divmod(minutes, 60)
@@ -69,18 +69,18 @@ class ProgressBar:
         if elapsed < SHOW_AFTER_SECONDS:
             return
         rate = (step - self.first) / elapsed
-        left = (self.total - step) / rate if self.total and rate > 0 else None
+        seconds_left = (self.total - step) / rate if self.total and rate > 0 else None
         if validation is not None:
             self._validation = validation
         if sys.stderr.isatty():
-            self._draw(step, facts_line(rate, violation_rate, left, self._validation))
+            self._draw(step, facts_line(rate, violation_rate, seconds_left, self._validation))
         elif elapsed >= self._next_line:
             self._next_line = elapsed + PLAIN_LINE_EVERY_SECONDS
             facts = f"{rate:,.0f} steps/s  violations {violation_rate:.1%}  loss {loss:.3f}"
             if validation is not None:
                 facts += f"  validation {validation:.4f}"
-            if left is not None:
-                facts += f"  {left:.0f} s left"
+            if seconds_left is not None:
+                facts += f"  {seconds_left:.0f} s left"
             self.say(f"step {step:,}  {facts}")
 
     def _draw(self, step: int, facts: str) -> None:

@@ -69,17 +69,17 @@ class PrunedState(State):
         return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        done, n = 0, len(chunk.query)
+        start, n = 0, len(chunk.query)
         if n == 0:  # compiles the kernels of all rounds
             self.inner.run(inputs, chunk, tally)
             SupportState(self.inner.order, sparse.csr_array(self.shape, dtype=np.float32)).run(inputs, chunk, tally)
-        while done < n:
-            stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + done)])
-            self.inner.run(inputs, chunk.part(done, stop), tally)
+        while start < n:
+            stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + start)])
+            self.inner.run(inputs, chunk.part(start, stop), tally)
             if not np.isfinite(tally).all():
                 return  # diverged: the loop says so, and there is nothing to choose from
-            done = stop
-            self.inner.step = self.step + done
+            start = stop
+            self.inner.step = self.step + start
             n_kept = dict(self.cuts).get(self.inner.step)
             if n_kept is not None:
                 self.prune(n_kept)
@@ -194,9 +194,9 @@ class PrunedRanker(SgdRanker):
         if source.n_steps is None:
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
         a_round = source.n_steps * int(self.epochs)
-        left = self._entries_left(D.shape[1])
-        state.cuts = tuple((a_round * k, n_kept) for k, n_kept in enumerate(left, start=1))
-        super()._train(state, Q, D, source, validation, callbacks, rounds=len(left) + 1)
+        n_entries = self._entries_left(D.shape[1])
+        state.cuts = tuple((a_round * k, n_kept) for k, n_kept in enumerate(n_entries, start=1))
+        super()._train(state, Q, D, source, validation, callbacks, rounds=len(n_entries) + 1)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         """Learn the weights of the support on, one step per preference, in their order.

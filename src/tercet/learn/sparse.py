@@ -131,19 +131,19 @@ class SparseState(State):
         return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        done, n = 0, len(chunk.query)
+        start, n = 0, len(chunk.query)
         while True:
-            step = self.step + done
+            step = self.step + start
             # Rebasing happens at fixed steps, so that stopping anywhere gives the same bits.
-            stop = min(n, done + REBASE_EVERY - step % REBASE_EVERY)
+            stop = min(n, start + REBASE_EVERY - step % REBASE_EVERY)
             shrinkage = np.array([self.cum, self.pending, self.l1, self.shrink_every], dtype=np.float64)
-            part = chunk.part(done, stop)
+            part = chunk.part(start, stop)
             sparse_advance(self.dense, inputs.Q, inputs.D, part, shrinkage, step, inputs.scratch, tally)
             self.cum, self.pending = shrinkage[:2].tolist()
-            if stop > done and (self.step + stop) % REBASE_EVERY == 0 and self.cum > LARGEST_CUM:
+            if stop > start and (self.step + stop) % REBASE_EVERY == 0 and self.cum > LARGEST_CUM:
                 self._rebase()
-            done = stop
-            if done == n:
+            start = stop
+            if start == n:
                 return
 
     def _rebase(self) -> None:

@@ -110,9 +110,9 @@ def class_scores(
     if n_classes > n_components:
         of_class = np.random.default_rng(seed).standard_normal((n_classes, n_components))
         of_class /= np.linalg.norm(of_class, axis=1, keepdims=True)
-    wanted = of_class[codes]
+    target = of_class[codes]
     ridge = Ridge(alpha=CLASS_PENALTY * length, fit_intercept=False, solver="sparse_cg", tol=1e-3)
-    B = np.atleast_2d(ridge.fit(texts, wanted - wanted.mean(axis=0)).coef_).T  # (n_terms, n)
+    B = np.atleast_2d(ridge.fit(texts, target - target.mean(axis=0)).coef_).T  # (n_terms, n)
     return np.ascontiguousarray((B * np.sqrt(CLASS_SCALE)).astype(np.float32))
 
 
@@ -171,14 +171,17 @@ class GivenStart:
             raise InputError(f"a cosine of latent vectors is learned alone, without what is beside it in {weights!r}")
         root = np.float32(1.0 if cosine else np.sqrt(part.scale))
         U = part.query_factors * root
-        each = [one.scale * (one.weights if isinstance(one, Diagonal) else np.ones(one.shape[0])) for one in offset]
+        each = [
+            summand.scale * (summand.weights if isinstance(summand, Diagonal) else np.ones(summand.shape[0]))
+            for summand in offset
+        ]
         diagonal = np.sum(each, axis=0).astype(np.float32) if offset else None
         return cls(
             U,
             U if part.tied else part.doc_factors * root,
             part.tied,
             diagonal,
-            any(isinstance(one, Diagonal) for one in offset),
+            any(isinstance(summand, Diagonal) for summand in offset),
             cosine,
             part.typical_length is not None and not cosine,
         )

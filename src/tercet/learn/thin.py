@@ -32,17 +32,17 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
     if not is_number(density, least=0, most=1) or density == 0:
         raise InputError(f"density must lie above 0 and be at most 1; got {density!r}")
     n, m = weights.shape
-    wanted = max(1, round(density * n * m))
+    n_entries = max(1, round(density * n * m))
     guess = _guessed_edge(weights, density)
-    largest = _look_through(weights, wanted, guess)
-    if guess > 1 and largest.counts.sum() < wanted:
-        largest = _look_through(weights, wanted, 1)
+    largest = _look_through(weights, n_entries, guess)
+    if guess > 1 and largest.counts.sum() < n_entries:
+        largest = _look_through(weights, n_entries, 1)
     W = largest.by_row(n, m)
-    wanted = min(wanted, int(largest.counts.sum()))
-    if wanted == 0:
+    n_entries = min(n_entries, int(largest.counts.sum()))
+    if n_entries == 0:
         return sparse.csr_array((n, m), dtype=np.float32)
-    edge = edge_bin(largest.counts, wanted)
-    short = wanted - int(largest.counts[edge + 1 :].sum())  # to take from the bin at the edge
+    edge = edge_bin(largest.counts, n_entries)
+    short = n_entries - int(largest.counts[edge + 1 :].sum())  # to take from the bin at the edge
     bins = size_bins(W.data)
     candidates = np.flatnonzero(bins == edge)
     order = np.argsort(-np.abs(W.data[candidates]), kind="stable")

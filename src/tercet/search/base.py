@@ -130,8 +130,8 @@ class BaseIndex(ABC):
         """Return True if a document has equal words in both indexes, or is in neither."""
         if doc_id not in self or doc_id not in other:
             return doc_id not in self and doc_id not in other
-        mine, theirs = self.row(doc_id), other.row(doc_id)
-        return all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in ("indices", "data"))
+        row, other_row = self.row(doc_id), other.row(doc_id)
+        return all(np.array_equal(getattr(row, name), getattr(other_row, name)) for name in ("indices", "data"))
 
     def text(self, doc_id: str) -> str:
         """The text of a document."""
@@ -339,8 +339,8 @@ def query_row(Q: Matrix) -> QueryRow:
 
 
 def _without_column(row: QueryRow, column: int) -> QueryRow:
-    kept = row.indices != column
-    return QueryRow(np.array([0, int(kept.sum())]), row.indices[kept], row.data[kept], row.n_columns)
+    is_kept = row.indices != column
+    return QueryRow(np.array([0, int(is_kept.sum())]), row.indices[is_kept], row.data[is_kept], row.n_columns)
 
 
 def same_columns(searched: SearchedQuery) -> bool:

@@ -44,10 +44,10 @@ def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -
 
 
 def _texts(entries: Iterator[Any]) -> Iterator[str]:
-    done = 0
-    while block := next_documents(entries, _TEXTS_AT_ONCE, done):
+    n_read = 0
+    while block := next_documents(entries, _TEXTS_AT_ONCE, n_read):
         yield from (text for _, text, _ in block)
-        done += len(block)
+        n_read += len(block)
 
 
 def in_columns(docs: Docs) -> Docs:
@@ -87,14 +87,14 @@ def segments_of_texts(
     """Segments of at most so many documents; texts of one of them are in memory at a time."""
     docs = in_columns(docs)
     entries = listed_one_by_one(docs)
-    done = 0
+    n_read = 0
     while True:
         ids: list[str] = []
         texts: list[str] = []
         stored_fields: list[str] = []
         blocks: list[sparse.csr_array] = []
         while len(ids) < segment_docs:
-            block = next_documents(entries, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
+            block = next_documents(entries, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), n_read)
             if not block:
                 break
             block_ids, block_texts, block_fields = zip(*block, strict=True)
@@ -103,9 +103,9 @@ def segments_of_texts(
             blocks.append(_rows(growth, docs, block_ids, block_texts, block_fields))
             if keep_texts:
                 texts += block_texts
-            done += len(block)
+            n_read += len(block)
             if progress is not None:
-                progress(done)
+                progress(n_read)
         if not ids:
             return
         for block_rows in blocks:
@@ -287,11 +287,11 @@ def _joined(pieces: Sequence[tuple[LiveSegment, np.ndarray[Any, Any]]]) -> LiveS
     D = sparse.csr_array(sparse.vstack([entry.segment.matrix(rows) for entry, rows in pieces], format="csr"))
     texts: list[str] | None = []
     for entry, rows in pieces:
-        kept = entry.segment.texts
-        if kept is None or texts is None:
+        segment_texts = entry.segment.texts
+        if segment_texts is None or texts is None:
             texts = None
         else:
-            texts += kept.many(rows)
+            texts += segment_texts.many(rows)
     stored_fields: list[str] = []
     for entry, rows in pieces:
         columns = entry.segment.stored_fields

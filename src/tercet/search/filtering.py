@@ -95,8 +95,8 @@ def unknown_column(column: str, columns: Collection[str]) -> InputError:
     """Return the error for a filter on a missing column."""
     named = ", ".join(repr(name[:80]) for name in islice(columns, _COLUMNS_NAMED))
     more = f" and {len(columns) - _COLUMNS_NAMED} more" if len(columns) > _COLUMNS_NAMED else ""
-    there = f"stored fields: {named}{more}" if columns else "stored fields: none"
-    return InputError(f"no document has a column {column[:80]!r}{did_you_mean(column[:80], columns)}; {there}")
+    stored = f"stored fields: {named}{more}" if columns else "stored fields: none"
+    return InputError(f"no document has a column {column[:80]!r}{did_you_mean(column[:80], columns)}; {stored}")
 
 
 def where_of(filters: Iterable[str], is_column: Callable[[str], bool]) -> dict[str, list[str]]:
@@ -112,8 +112,8 @@ def where_of(filters: Iterable[str], is_column: Callable[[str], bool]) -> dict[s
         colons = [i for i, letter in enumerate(text) if letter == ":"]
         if not colons:
             raise InputError(f"filter {text[:80]!r} has no colon; expected column:value")
-        known = next((i for i in colons if is_column(text[:i])), colons[0])
-        where.setdefault(text[:known], []).append(text[known + 1 :])
+        colon = next((i for i in colons if is_column(text[:i])), colons[0])
+        where.setdefault(text[:colon], []).append(text[colon + 1 :])
     return where
 
 
@@ -122,11 +122,11 @@ def checked_where(where: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(where, Mapping):
         raise InputError(f"where is of type {type(where).__name__}; expected values by column")
     checked = {}
-    for column, given in where.items():
+    for column, condition in where.items():
         if not isinstance(column, str):
             raise InputError(f"where has the column {column!r}; expected a string")
-        several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-        checked[column] = tuple(_as_text(value, column) for value in (given if several else (given,)))
+        several = isinstance(condition, Iterable) and not isinstance(condition, str | bytes)
+        checked[column] = tuple(_as_text(value, column) for value in (condition if several else (condition,)))
     return checked
 
 

@@ -64,9 +64,9 @@ def fitted_to(model: TextModel | Weights, committed: Committed, where: str) -> T
     check_fits(model, committed.vectorizer, where, fitted=True)
     if isinstance(model, Weights):
         return model
-    known, added = model.doc_vectorizer.added, committed.added
-    n = len(known.words)
-    if known.words != added.words[:n] or not np.array_equal(known.frequency, added.frequency[:n]):
+    vocabulary, added = model.doc_vectorizer.added, committed.added
+    n = len(vocabulary.words)
+    if vocabulary.words != added.words[:n] or not np.array_equal(vocabulary.frequency, added.frequency[:n]):
         raise does_not_fit(where)
     if n == len(added.words):
         return model

@@ -191,10 +191,10 @@ class Index(BaseIndex):
         folder = Folder(path)
 
         def read(committed: Committed) -> Index:
-            given = folder.read_model(committed.model, committed.model_digest) if model is None else model
-            scoring_model = fitted_to(given, committed, str(path))
+            given_model = folder.read_model(committed.model, committed.model_digest) if model is None else model
+            scoring_model = fitted_to(given_model, committed, str(path))
             view = opened(folder, committed, scorer_of(scoring_model), verify)
-            return Index(IndexState(given, scoring_model, view), committed, folder)
+            return Index(IndexState(given_model, scoring_model, view), committed, folder)
 
         return folder.consistently(read)
 
@@ -235,12 +235,12 @@ class Index(BaseIndex):
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
         check_model(model, TextModel | Weights)
-        committed, given = self._committed, model
+        committed, given_model = self._committed, model
         if not same_words(model, self._model):
             model = fitted_to(model, committed, "the index")
         scorer = scorer_of(model)
         view = View(self._entries_for(scorer), scorer)
-        made = Index(IndexState(given, model, view), committed, self._folder)
+        made = Index(IndexState(given_model, model, view), committed, self._folder)
         made._memory_search = self._memory_search  # where the documents of memory are does not depend on weights
         return made
 
@@ -255,7 +255,7 @@ class Index(BaseIndex):
         >>> index.search("bill").unknown
         ()
         """
-        given, model, _ = self._state
+        given_model, model, _ = self._state
         if not isinstance(model, TextModel) or not can_grow(model):
             return self
         growth = GrowingVocabulary(model)
@@ -263,7 +263,7 @@ class Index(BaseIndex):
         if growth.model is model:
             return self
         scorer = scorer_of(growth.model)
-        state = IndexState(given, growth.model, View(tuple(widened(self._entries_for(scorer), scorer)), scorer))
+        state = IndexState(given_model, growth.model, View(tuple(widened(self._entries_for(scorer), scorer)), scorer))
         made = Index(state, replace(self._committed, added=growth.vectorizer.added), self._folder)
         made._memory_search = self._memory_search
         return made
@@ -309,18 +309,18 @@ class Index(BaseIndex):
         assert self._folder is not None
         if committed.vectorizer != self._committed.vectorizer:  # it was made anew
             return Index.open(self._folder.path)
-        given = self._folder.read_model(committed.model, committed.model_digest)
-        model = fitted_to(given, committed, str(self._folder.path))
+        given_model = self._folder.read_model(committed.model, committed.model_digest)
+        model = fitted_to(given_model, committed, str(self._folder.path))
         scorer = scorer_of(model)
         view = opened(self._folder, committed, scorer, "open", self._entries_for(scorer))
-        return Index(IndexState(given, model, view), committed, self._folder)
+        return Index(IndexState(given_model, model, view), committed, self._folder)
 
     def _reread(self, committed: Committed) -> tuple[Committed, IndexState]:
         assert self._folder is not None
-        given, before, view = self._state
+        given_model, before, view = self._state
         model = fitted_to(before, committed, str(self._folder.path))
         scorer = view.scorer if model is before else scorer_of(model)
-        return committed, IndexState(given, model, opened(self._folder, committed, scorer, "open", view.entries))
+        return committed, IndexState(given_model, model, opened(self._folder, committed, scorer, "open", view.entries))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to another folder, for `open` and ``tc.load``."""

@@ -72,9 +72,9 @@ class MemorySearch:
         if not memory.settings.unseen or present.size == len(view):
             return cls(view, memory, rows, view, None)
         part = memory.unseen_part(view.scorer.n_terms, n_words)
-        others = view.drop(present)
-        unseen = replace(others, scorer=view.scorer.with_part(part), spare=[])
-        return cls(view, memory, rows, view.drop(others.rows()), UnseenDocs(unseen, part))
+        remaining = view.drop(present)
+        unseen = replace(remaining, scorer=view.scorer.with_part(part), spare=[])
+        return cls(view, memory, rows, view.drop(remaining.rows()), UnseenDocs(unseen, part))
 
     def filter(self, view: View) -> MemorySearch:
         """Return the memory search of a filtered view of the same segments."""
@@ -93,11 +93,11 @@ class MemorySearch:
         if self.unseen is not None:
             by_matches = self.unseen.view.search(self.unseen.expand(Q, queries), k)
         answers = []
-        for i, (known, unseen) in enumerate(zip(by_words, by_matches, strict=True)):
+        for i, (word_hits, unseen) in enumerate(zip(by_words, by_matches, strict=True)):
             entries = slice(*remembered.indptr[i : i + 2])
             rows, amounts = self.rows[remembered.indices[entries]], remembered.data[entries]
             present = self.view.has_rows(rows) if self.is_filtered else rows >= 0
-            answers.append(self._merged(queries.one(i), k, known, unseen, rows[present], amounts[present]))
+            answers.append(self._merged(queries.one(i), k, word_hits, unseen, rows[present], amounts[present]))
         return answers
 
     def _merged(
@@ -119,9 +119,9 @@ class MemorySearch:
         )  # a document without a word of the query has 0
         largest = np.zeros(amounts.size, dtype=bool)
         largest[np.argpartition(amounts, -k)[-k:] if amounts.size > k else slice(None)] = True
-        for some in (largest, ~largest):  # once the first are scored, most others cannot be among the best
+        for group in (largest, ~largest):  # once the first are scored, most others cannot be among the best
             least = np.partition(totals, -k)[-k] if totals.size >= k else -np.inf
-            near = np.flatnonzero(some & (ceiling + amounts >= least))
+            near = np.flatnonzero(group & (ceiling + amounts >= least))
             if near.size:
                 scores = self.view.rescore(query, remembered[near].astype(np.int32)) + amounts[near]
                 rows, totals = np.concatenate([rows, remembered[near]]), np.concatenate([totals, scores])
@@ -157,4 +157,6 @@ def _positions(rows: DocRows, sought: NDArray[np.int64]) -> NDArray[np.int64]:
 def _has_documents_of(one: View, other: View) -> bool:
     """Return True if two views have the same documents under the same rows."""
     both = zip(one.entries, other.entries, strict=False)
-    return one.has_segments_of(other) and all(np.array_equal(entry.dead, there.dead) for entry, there in both)
+    return one.has_segments_of(other) and all(
+        np.array_equal(entry.dead, other_entry.dead) for entry, other_entry in both
+    )

@@ -100,9 +100,9 @@ def kept_models(promotions: Sequence[Promotion], current: str) -> set[str]:
     >>> sorted(kept_models(entries, "m20"), key=lambda name: int(name[1:]))
     ['m12', 'm13', 'm14', 'm15', 'm16', 'm17', 'm18', 'm19', 'm20']
     """
-    kept = {current}
+    names = {current}
     for promotion in reversed(promotions):
         for name in (promotion.after, promotion.before):
-            if len(kept) <= KEPT_MODELS:
-                kept.add(name)
-    return kept
+            if len(names) <= KEPT_MODELS:
+                names.add(name)
+    return names

@@ -176,10 +176,10 @@ class Results(list[Hit]):
             columns["text"] = texts
         records = [hit.stored_fields for hit in self]
         for name in dict.fromkeys(name for record in records for name in record):
-            shown = f"stored_fields.{name}" if name in ("doc_id", "score", "confidence", "text") else name
-            while shown in columns:  # one that is called so already
-                shown = f"stored_fields.{shown}"
-            columns[shown] = [record.get(name) for record in records]
+            column = f"stored_fields.{name}" if name in ("doc_id", "score", "confidence", "text") else name
+            while column in columns:  # one that is called so already
+                column = f"stored_fields.{column}"
+            columns[column] = [record.get(name) for record in records]
         return frame_of(columns)
 
     def __repr__(self) -> str:
@@ -267,16 +267,16 @@ class SearchedQuery:
 
     def versus(self, row: int, other: int) -> TextExplanation:
         """Explain the lead of a document over another; the pairs sum to the difference."""
-        mine, theirs = self.pairs(row), self.pairs(other)
+        row_pairs, other_pairs = self.pairs(row), self.pairs(other)
         merged = merge_pairs(
             [
-                Pairs(mine.query_term, mine.doc_term, mine.contribution),
-                Pairs(theirs.query_term, theirs.doc_term, -theirs.contribution),
+                Pairs(row_pairs.query_term, row_pairs.doc_term, row_pairs.contribution),
+                Pairs(other_pairs.query_term, other_pairs.doc_term, -other_pairs.contribution),
             ]
         )
-        kept = np.flatnonzero(merged.contribution)
-        pairs = (merged.query_term[kept], merged.doc_term[kept], merged.contribution[kept])
-        why = self._worded(Explanation(mine.score - theirs.score, *pairs))
+        nonzero = np.flatnonzero(merged.contribution)
+        pairs = (merged.query_term[nonzero], merged.doc_term[nonzero], merged.contribution[nonzero])
+        why = self._worded(Explanation(row_pairs.score - other_pairs.score, *pairs))
         if self.model is None or self.model.memory is None:
             return why
         added, taken = (

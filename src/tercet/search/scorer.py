@@ -148,9 +148,9 @@ class Scorer:
 
     def with_part(self, part: Part) -> Scorer:
         """Return the scorer with another plain part and the same latent documents."""
-        other = copy(self)
-        other.weights, other.plain = Weights([*self.weights.parts, part]), [*self.plain, part]
-        return other
+        scorer = copy(self)
+        scorer.weights, scorer.plain = Weights([*self.weights.parts, part]), [*self.plain, part]
+        return scorer
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
         """Return latent documents for a segment, (n_d, n_components)."""

@@ -150,8 +150,8 @@ class Segment:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def meta(self, vectorizer: str) -> dict[str, Any]:
-        kept = (self.texts is not None, self.limits, self.stored_fields is not None)
-        return encode(StoredSegment(vectorizer, self.n_docs, self.n_terms, *kept))[0]
+        contents = (self.texts is not None, self.limits, self.stored_fields is not None)
+        return encode(StoredSegment(vectorizer, self.n_docs, self.n_terms, *contents))[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")

@@ -46,16 +46,16 @@ def shown_record(record: Mapping[str, Any], most: int) -> str:
     >>> shown_record({"price": 1.5, "color": "green"}, 40), shown_record({"price": 1.5, "color": "green"}, 12)
     ('price 1.5 · color green', 'price 1.5 · 1 more')
     """
-    shown: list[str] = []
+    fields: list[str] = []
     length = 0
     for name, value in record.items():
-        one = " ".join(f"{name} {value}".split())
-        if length + len(one) > most and (shown or len(one) > most):
+        field = " ".join(f"{name} {value}".split())
+        if length + len(field) > most and (fields or len(field) > most):
             break
-        shown.append(one)
-        length += len(one) + 3
-    rest = len(record) - len(shown)
-    return " · ".join([*shown, *([f"{rest} more"] if rest else [])])
+        fields.append(field)
+        length += len(field) + 3
+    rest = len(record) - len(fields)
+    return " · ".join([*fields, *([f"{rest} more"] if rest else [])])
 
 
 def unpacked_record(packed: str, where: str) -> Record:

@@ -62,9 +62,9 @@ class LiveSegment:
         return i < len(self.dead) and int(self.dead[i]) == row
 
     def alive(self) -> NDArray[np.int64]:
-        kept = np.ones(self.segment.n_docs, dtype=bool)
-        kept[self.dead] = False
-        return np.flatnonzero(kept)
+        is_alive = np.ones(self.segment.n_docs, dtype=bool)
+        is_alive[self.dead] = False
+        return np.flatnonzero(is_alive)
 
     def candidates(self) -> NDArray[np.int64]:
         """Return live rows with a word."""
@@ -76,9 +76,9 @@ class LiveSegment:
         hidden = np.zeros(self.segment.n_docs, dtype=bool)
         hidden[self.dead] = True
         for column, values in where.items():
-            others = np.ones(self.segment.n_docs, dtype=bool)
-            others[self.segment.rows_with(column, values)] = False
-            hidden |= others
+            excluded = np.ones(self.segment.n_docs, dtype=bool)
+            excluded[self.segment.rows_with(column, values)] = False
+            hidden |= excluded
         return replace(self, dead=np.flatnonzero(hidden).astype(np.uint16))
 
     def drop(self, rows: NDArray[np.integer[Any]]) -> LiveSegment:
@@ -168,10 +168,10 @@ class View:
         """Return True for each row in this view; -1 is no row."""
         present = rows >= 0
         for number, entry in enumerate(self.entries):
-            here = np.flatnonzero(rows // MOST_DOCS == number)
+            in_segment = np.flatnonzero(rows // MOST_DOCS == number)
             hidden = np.zeros(entry.segment.n_docs, dtype=bool)
             hidden[entry.dead] = True
-            present[here] = ~hidden[rows[here] % MOST_DOCS]
+            present[in_segment] = ~hidden[rows[in_segment] % MOST_DOCS]
         return present
 
     def position(self, doc_id: str) -> tuple[Segment, int] | None:
@@ -188,8 +188,8 @@ class View:
         numbers = rows // MOST_DOCS
         ids = np.empty(rows.size, dtype=object)
         for number in np.unique(numbers):
-            here = np.flatnonzero(numbers == number)
-            ids[here] = self.entries[number].segment.ids.strings.many(rows[here] % MOST_DOCS)
+            in_segment = np.flatnonzero(numbers == number)
+            ids[in_segment] = self.entries[number].segment.ids.strings.many(rows[in_segment] % MOST_DOCS)
         return list(ids)
 
     def text(self, row: int) -> str | None:
@@ -225,7 +225,7 @@ class View:
     def intersect(self, other: View) -> View:
         """Return the view without documents missing in another view of the same segments."""
         both = zip(self.entries, other.entries, strict=True)
-        return replace(self, entries=tuple(entry.drop(there.dead) for entry, there in both))
+        return replace(self, entries=tuple(entry.drop(other_entry.dead) for entry, other_entry in both))
 
     def has_segments_of(self, other: View) -> bool:
         """Return True if rows mean the same documents in another view, apart from removed documents."""
@@ -283,10 +283,10 @@ class View:
         scores = np.zeros(len(rows))
         numbers, local = rows // MOST_DOCS, rows % MOST_DOCS
         for number in np.unique(numbers):
-            here = np.flatnonzero(numbers == number)
+            in_segment = np.flatnonzero(numbers == number)
             segment = self.entries[number].segment
-            docs = segment.take(local[here]) if query.latent else None
-            scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
+            docs = segment.take(local[in_segment]) if query.latent else None
+            scores[in_segment] = self.scorer.exact(query, words, segment.rows, local[in_segment], docs)
         return scores
 
     @cached_property
@@ -313,12 +313,12 @@ class View:
             if entry.dead.size:
                 has_word[entry.dead] = False
             candidates = has_word.nonzero()[0]
-            found = totals[candidates]
+            candidate_scores = totals[candidates]
             if candidates.size > k:
-                among_best = found >= np.partition(found, -k)[-k]
-                candidates, found = candidates[among_best], found[among_best]
+                among_best = candidate_scores >= np.partition(candidate_scores, -k)[-k]
+                candidates, candidate_scores = candidates[among_best], candidate_scores[among_best]
             rows.append(candidates.astype(np.int32) + np.int32(number * MOST_DOCS))
-            scores.append(found)
+            scores.append(candidate_scores)
         return _ranked(_joined(rows), _joined(scores), k)
 
     def _best_with_latent(self, query: ExpandedQueries, k: int, short: bool) -> RankedRows:

@@ -60,9 +60,9 @@ class Writer:
         if self.folder is None or factors is None:
             return factors
         weights, n_components = self.scorer.fingerprint, self.scorer.n_components
-        kept = self.folder.read_factors(segment, weights, n_components, verify="open")
-        if kept is not None:
-            return kept
+        stored_factors = self.folder.read_factors(segment, weights, n_components, verify="open")
+        if stored_factors is not None:
+            return stored_factors
         self.folder.write_factors(segment, weights, factors)
         return self.folder.read_factors(segment, weights, n_components, verify="never")  # written just now
 
@@ -159,12 +159,12 @@ def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer
     """Read the latent documents of a segment from disk, or compute missing ones."""
     if not scorer.latent:
         return None
-    kept = None
+    factors = None
     if folder is not None:
         try:
-            kept = folder.read_factors(segment, scorer.fingerprint, scorer.n_components, verify)
+            factors = folder.read_factors(segment, scorer.fingerprint, scorer.n_components, verify)
         except BundleError:
             if folder.lists(segment):
                 raise
             # A writer has joined the segment with others and was taking its factors away while they were read.
-    return made_factors(segment, scorer) if kept is None else kept
+    return made_factors(segment, scorer) if factors is None else factors

@@ -627,15 +627,17 @@ def _class_form(cls: Any) -> _Form:
             raise source.misfit(prefix, value, "a mapping")
         if not has_state:
             return _read_class(cls, value, source, prefix)
-        own = {name.removeprefix(prefix): array for name, array in source.arrays.items() if name.startswith(prefix)}
-        source.taken.update(prefix + name for name in own)
-        return cls.from_state(value, own)
+        class_arrays = {
+            name.removeprefix(prefix): array for name, array in source.arrays.items() if name.startswith(prefix)
+        }
+        source.taken.update(prefix + name for name in class_arrays)
+        return cls.from_state(value, class_arrays)
 
     def write(value: Any, prefix: str, arrays: Arrays) -> Any:
         if not has_state:
             return _write_class(value, prefix, arrays)
-        meta, own = value.to_state()
-        arrays.update((prefix + name, array) for name, array in own.items())
+        meta, class_arrays = value.to_state()
+        arrays.update((prefix + name, array) for name, array in class_arrays.items())
         return meta
 
     return _Form("a mapping", _is_mapping, read, write)

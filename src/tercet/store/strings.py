@@ -194,13 +194,13 @@ class PackedIds(Sequence[str]):
         nearest = np.searchsorted(self.hashes, other.hashes)
         alike = nearest < len(self.hashes)
         alike[alike] = self.hashes[nearest[alike]] == other.hashes[alike]
-        mine, theirs = self.rows[nearest[alike]].astype(np.int64), other.rows[alike].astype(np.int64)
-        names = other.strings.many(theirs)
-        differs = [own != name for own, name in zip(self.strings.many(mine), names, strict=True)]
+        own_rows, other_rows = self.rows[nearest[alike]].astype(np.int64), other.rows[alike].astype(np.int64)
+        names = other.strings.many(other_rows)
+        differs = [string != name for string, name in zip(self.strings.many(own_rows), names, strict=True)]
         for i in np.flatnonzero(differs):  # another id has the same hash, and may stand before this one
             row = self.find(names[i])
-            mine[i] = -1 if row is None else row
-        return mine[mine >= 0], theirs[mine >= 0]
+            own_rows[i] = -1 if row is None else row
+        return own_rows[own_rows >= 0], other_rows[own_rows >= 0]
 
     def repeated(self) -> str | None:
         """Return a repeated id, or None."""

@@ -88,8 +88,8 @@ def _counted(columns: NDArray[np.int64], ends: NDArray[np.int64]) -> WordCounts:
     """Count the columns of each text, by sorting."""
     n_texts = len(ends) - 1
     text = np.repeat(np.arange(n_texts), np.diff(ends))
-    kept = columns != _DROPPED
-    columns, text = columns[kept], text[kept]
+    is_kept = columns != _DROPPED
+    columns, text = columns[is_kept], text[is_kept]
     width = int(columns.max(initial=0)) + 2  # one for words without a column
     keys = np.sort(text * width + columns + 1)
     first = np.flatnonzero(np.diff(keys, prepend=-1))
@@ -206,8 +206,8 @@ def _kept(words: list[str], counts: WordCounts, analyzer: Analyzer) -> CountedWo
     rows = counts.moved(numbers).rows(len(number_of))
     rows.sum_duplicates()
     n_words = np.asarray(rows.sum(axis=1)).ravel().astype(np.int64)
-    kept = WordCounts(rows.indices.astype(np.int64), rows.data, rows.indptr.astype(np.int64), n_words)
-    return list(number_of), kept
+    counts_of_kept = WordCounts(rows.indices.astype(np.int64), rows.data, rows.indptr.astype(np.int64), n_words)
+    return list(number_of), counts_of_kept
 
 
 class SumByBlocks:

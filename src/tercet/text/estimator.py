@@ -22,11 +22,11 @@ class TextEstimator:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name."""
-        known = self._defaults()
+        defaults = self._defaults()
         for name, value in params.items():
-            if name not in known:
+            if name not in defaults:
                 raise ParameterError(
-                    f"{type(self).__name__} has no parameter {name!r}; there are {', '.join(sorted(known))}"
+                    f"{type(self).__name__} has no parameter {name!r}; there are {', '.join(sorted(defaults))}"
                 )
             setattr(self, name, value)
         return self

@@ -197,9 +197,9 @@ class FieldedVectorizer(Vectorizer):
         """Return rows of queries: their words, and the column of all queries for a query with a known word."""
         check_fitted(self, "words_")
         words = self.plain_.transform_queries(texts)
-        known = np.diff(words.indptr) > 0
+        has_words = np.diff(words.indptr) > 0
         between = sparse.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
-        column = sparse.csr_array(known.astype(np.float32)[:, None])
+        column = sparse.csr_array(has_words.astype(np.float32)[:, None])
         return sparse.csr_array(sparse.hstack([words, between, column], format="csr", dtype=np.float32))
 
     def query(self, text: str) -> tuple[QueryRow, tuple[str, ...]]:
@@ -290,8 +290,8 @@ def _learned_field(plain: Vectorizer, name: str, texts: Sequence[str]) -> tuple[
     n_docs = int(np.count_nonzero(counts.n_words))
     if not n_docs:
         raise InputError(f"the field {name!r} has no word in any of the {len(texts)} documents")
-    known = counts.column[counts.column >= 0]
-    frequency = np.bincount(known, minlength=len(plain.words_))
+    columns = counts.column[counts.column >= 0]
+    frequency = np.bincount(columns, minlength=len(plain.words_))
     field = _field(plain, frequency, n_docs, float(counts.n_words.sum() / n_docs), 1.0)
     field.settle_scale([counts])
     return field, field.doc_rows(counts)
@@ -317,8 +317,8 @@ def _texts_of(docs: Documents, name: str) -> list[str]:
 
 def _column_of(docs: Documents, name: str) -> Sequence[Value]:
     if name not in docs.columns:
-        there = _listed(list(docs.columns)) or "no column"
-        raise InputError(f"documents have no column {name!r}; they have {there}")
+        column_names = _listed(list(docs.columns)) or "no column"
+        raise InputError(f"documents have no column {name!r}; they have {column_names}")
     return docs.columns[name]
 
 

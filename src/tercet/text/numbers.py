@@ -121,8 +121,8 @@ def parse_number(name: str) -> tuple[str, TransformName]:
     if colon and column and before in TRANSFORMS:
         return column, cast(TransformName, before)
     if colon:
-        known = ", ".join(f"{transform}:" for transform in TRANSFORMS if transform != "identity")
-        raise InputError(f"the feature {name!r} has no known transform before its colon; there are {known}")
+        transforms = ", ".join(f"{transform}:" for transform in TRANSFORMS if transform != "identity")
+        raise InputError(f"the feature {name!r} has no known transform before its colon; there are {transforms}")
     return name, "identity"
 
 

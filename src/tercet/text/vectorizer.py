@@ -229,9 +229,9 @@ class Vectorizer(TextEstimator):
         return self._with_words(self.words_[:n_fitted], self.document_frequency_[:n_fitted], 0)
 
     def _with_words(self, words: list[str], frequency: NDArray[np.int64], n_added: int) -> Vectorizer:
-        other = copy(self)
-        other.remember(words, frequency, self.n_docs_, self.mean_length_, self.doc_scale_, n_added)
-        return other
+        vectorizer = copy(self)
+        vectorizer.remember(words, frequency, self.n_docs_, self.mean_length_, self.doc_scale_, n_added)
+        return vectorizer
 
     # -- reading words ------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Vectorizer(TextEstimator):
 
     def spelt_like(self, word: str) -> str:
         """Return the end of a message about an unknown word, with the most similar known word."""
-        return did_you_mean(word, (one for one in self.words_ if one[:1] == word[:1]))
+        return did_you_mean(word, (candidate for candidate in self.words_ if candidate[:1] == word[:1]))
 
     def described(self, column: int, value: float | None = None) -> str:
         """Return the word of a column."""
@@ -295,8 +295,8 @@ class Vectorizer(TextEstimator):
         if analyze.stop_words is None or analyze.tokenizer != "words":
             return []
         analyze = replace(analyze, stemmer=None, ngrams=(1, 1))
-        kept = set(analyze(text))
-        return [word for word in dict.fromkeys(replace(analyze, stop_words=None)(text)) if word not in kept]
+        remaining = set(analyze(text))
+        return [word for word in dict.fromkeys(replace(analyze, stop_words=None)(text)) if word not in remaining]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the learned state as JSON values and arrays.
@@ -341,8 +341,8 @@ class Vectorizer(TextEstimator):
         """Fit, and return the word counts of the same texts, for `doc_rows`."""
         self._check_parameters()
         collector = WordCollector()
-        known = texts.words(self._analyzer()) if isinstance(texts, CountedTexts) else None
-        counts = self.count(collector, texts) if known is None else collector.take(*known)
+        counted = texts.words(self._analyzer()) if isinstance(texts, CountedTexts) else None
+        counts = self.count(collector, texts) if counted is None else collector.take(*counted)
         columns = self.settle(collector, queries)
         counts = counts.moved(columns)
         self.settle_scale([counts])
@@ -381,8 +381,8 @@ class Vectorizer(TextEstimator):
         words = sorted(islice(numbers, n_in_docs))
         number = np.array([numbers[word] for word in words])
         frequency = collector.texts_with[number]
-        kept = self._kept(frequency, collector.times[number], collector.n_texts)
-        frequency_of = {words[i]: int(frequency[i]) for i in kept}
+        selected = self._kept(frequency, collector.times[number], collector.n_texts)
+        frequency_of = {words[i]: int(frequency[i]) for i in selected}
         frequency_of |= dict.fromkeys(islice(numbers, n_in_docs, None), 0)
         chosen = sorted(frequency_of)
         _check_encodable(chosen)
@@ -395,24 +395,24 @@ class Vectorizer(TextEstimator):
         """Learn the divisor of BM25 rows, from the counts of all documents by column."""
         if self.weighting == "bm25":
             lengths = SumByBlocks()
-            for some in counts:
-                lengths.add(_row_lengths(self._bm25_rows(some)))
+            for block in counts:
+                lengths.add(_row_lengths(self._bm25_rows(block)))
             self.doc_scale_ = lengths.total / self.n_docs_
 
     def _kept(self, frequency: NDArray[np.int64], totals: NDArray[np.float64], n_docs: int) -> NDArray[np.int64]:
         """Return the columns kept by min_df, max_df and max_features, in order."""
         fewest = self.min_df if is_integer(self.min_df) else self.min_df * n_docs
         most = self.max_df if is_integer(self.max_df) else self.max_df * n_docs
-        kept = np.flatnonzero((frequency >= fewest) & (frequency <= most))
-        if len(kept) == 0:
+        selected = np.flatnonzero((frequency >= fewest) & (frequency <= most))
+        if len(selected) == 0:
             raise InputError(
                 f"min_df={self.min_df!r} and max_df={self.max_df!r} leave no word: words occur in "
                 f"{frequency.min()} to {frequency.max()} of the {n_docs} texts"
             )
-        if self.max_features is not None and len(kept) > self.max_features:
+        if self.max_features is not None and len(selected) > self.max_features:
             # The default sort is not stable, but only the very same sort settles ties as scikit-learn does.
-            kept = np.sort(kept[(-totals[kept]).argsort()[: self.max_features]])
-        return kept
+            selected = np.sort(selected[(-totals[selected]).argsort()[: self.max_features]])
+        return selected
 
     def remember(
         self,
@@ -437,8 +437,8 @@ class Vectorizer(TextEstimator):
         """Return the word counts of texts, for `doc_rows` and `query_rows`."""
         check_fitted(self, "words_")
         column_of = self.index_.get
-        if isinstance(texts, CountedTexts) and (known := texts.words(self._analyzer())) is not None:
-            words, counts = known
+        if isinstance(texts, CountedTexts) and (counted := texts.words(self._analyzer())) is not None:
+            words, counts = counted
             return counts.moved(np.array([column_of(word, -1) for word in words], dtype=np.int64))
         return count_words(self._checked(texts), self._analyzer(), lambda term: column_of(term, -1))
 

@@ -152,9 +152,9 @@ class Part(ABC):
 
     def scaled(self, factor: float) -> Self:
         """The same part, its arrays shared, with another scale."""
-        other = copy(self)
-        object.__setattr__(other, "scale", self.scale * factor)
-        return other
+        copied = copy(self)
+        object.__setattr__(copied, "scale", self.scale * factor)
+        return copied
 
     def grown(self, n_query_terms: int, n_doc_terms: int) -> Part | None:
         """The same W with rows and columns of zeros behind its own; an identity goes on. None for `Mapped` to do it."""
@@ -275,14 +275,14 @@ def frozen_single(array: Any, what: str, n_axes: int) -> NDArray[np.float32]:
 
 def frozen_csr(matrix: Any, name: str) -> Matrix:
     """A copy as parts keep it: float32, each column of a row once and in order, no zeros, read-only."""
-    kept = sparse.csr_array(matrix, dtype=np.float32, copy=True)
-    kept.sum_duplicates()
-    kept.eliminate_zeros()
-    check_finite(kept.data, f"{name}.data")
-    kept.indptr, kept.indices = kept.indptr.astype(np.int64), kept.indices.astype(np.int32)
-    for array in (kept.data, kept.indices, kept.indptr):
+    canonical = sparse.csr_array(matrix, dtype=np.float32, copy=True)
+    canonical.sum_duplicates()
+    canonical.eliminate_zeros()
+    check_finite(canonical.data, f"{name}.data")
+    canonical.indptr, canonical.indices = canonical.indptr.astype(np.int64), canonical.indices.astype(np.int32)
+    for array in (canonical.data, canonical.indices, canonical.indptr):
         array.flags.writeable = False
-    return kept
+    return canonical
 
 
 def widened(matrix: Matrix, n_rows: int, n_columns: int) -> Matrix:

@@ -164,9 +164,13 @@ def truncated_sum(parts: Sequence[LowRank], n_components: int) -> LowRank:
     root_v, inverse_v = (root_u, inverse_u) if tied else _root(gram_v * np.outer(stretch_v, stretch_v))
     left, singular, right = np.linalg.svd(root_u @ root_v.T, full_matrices=False)
     rank = max(1, np.count_nonzero(singular > np.finfo(np.float32).eps * singular[0]))
-    kept = slice(min(n_components, rank))
-    U = _combined(queries, stretch_u[:, None] * (inverse_u @ (left[:, kept] * np.sqrt(singular[kept]))))
-    V = U if tied else _combined(docs, stretch_v[:, None] * (inverse_v @ (right[kept].T * np.sqrt(singular[kept]))))
+    largest = slice(min(n_components, rank))
+    U = _combined(queries, stretch_u[:, None] * (inverse_u @ (left[:, largest] * np.sqrt(singular[largest]))))
+    V = (
+        U
+        if tied
+        else _combined(docs, stretch_v[:, None] * (inverse_v @ (right[largest].T * np.sqrt(singular[largest]))))
+    )
     return LowRank(query_factors=U, doc_factors=V)
 
 
@@ -183,9 +187,9 @@ def _gram(factors: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
 def _root(gram: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """R with ``R'R`` the Gram matrix (rank, r), and its pseudo-inverse."""
     values, vectors = np.linalg.eigh(gram)
-    kept = values > np.finfo(np.float64).eps * values[-1]
-    kept[-1] = True
-    root, vectors = np.sqrt(np.maximum(values[kept], 0)), vectors[:, kept]
+    is_positive = values > np.finfo(np.float64).eps * values[-1]
+    is_positive[-1] = True
+    root, vectors = np.sqrt(np.maximum(values[is_positive], 0)), vectors[:, is_positive]
     return root[:, None] * vectors.T, vectors * np.divide(1, root, where=root > 0, out=np.zeros_like(root))
 
 

@@ -128,9 +128,11 @@ class Mapped(Part):
         inner_query, row_a = np.unique(a.col, return_inverse=True)
         inner_doc, row_b = np.unique(b.col, return_inverse=True)
         inner = self.part.block(inner_query, inner_doc)
-        left = sparse.csr_array((a.data.astype(np.float64), (a.row, row_a)), shape=(len(query_terms), len(inner_query)))
-        right = sparse.csr_array((b.data.astype(np.float64), (row_b, b.row)), shape=(len(inner_doc), len(doc_terms)))
-        return np.asarray((left @ inner) @ right) * self.scale
+        query_map = sparse.csr_array(
+            (a.data.astype(np.float64), (a.row, row_a)), shape=(len(query_terms), len(inner_query))
+        )
+        doc_map = sparse.csr_array((b.data.astype(np.float64), (row_b, b.row)), shape=(len(inner_doc), len(doc_terms)))
+        return np.asarray((query_map @ inner) @ doc_map) * self.scale
 
     @property
     def name(self) -> str:

@@ -283,8 +283,8 @@ class Weights:
             return 1.0
         W = sparse.csr_array(self.shape, dtype=np.float32) if self.sparse is None else self.sparse
         if self.identity or self.diagonal is not None:
-            own = np.full(self.shape[0], self.identity) + (0.0 if self.diagonal is None else self.diagonal)
-            W = sparse.csr_array(W + sparse.diags_array(own), dtype=np.float32)
+            diagonal = np.full(self.shape[0], self.identity) + (0.0 if self.diagonal is None else self.diagonal)
+            W = sparse.csr_array(W + sparse.diags_array(diagonal), dtype=np.float32)
         return float(np.count_nonzero(W.data)) / (self.shape[0] * self.shape[1])
 
     # -- combining ----------------------------------------------------------------------------------------------
@@ -324,9 +324,9 @@ class Weights:
             A, B = (sparse.eye_array(n, m, format="csr") for n, m in zip(part.shape, shape, strict=True))
             parts.append(part.grown(*shape) or Mapped(A=A, B=A if A.shape == B.shape else B, part=part))
         if n_more_queries and self.identity == 0:
-            own = np.zeros(shape[0], dtype=np.float32)
-            own[-n_more_queries:] = unit_of(self)
-            parts.append(Diagonal(weights=own))
+            new_words = np.zeros(shape[0], dtype=np.float32)
+            new_words[-n_more_queries:] = unit_of(self)
+            parts.append(Diagonal(weights=new_words))
         return Weights(parts)
 
     def compressed(self, n_components: int) -> Weights:
@@ -380,7 +380,9 @@ class Weights:
             part_meta, part_arrays = encode(part)
             metas.append(part_meta)
             for name, array in part_arrays.items():
-                first = next((earlier for earlier, other in arrays.items() if same_bits(array, other)), None)
+                first = next(
+                    (earlier for earlier, earlier_array in arrays.items() if same_bits(array, earlier_array)), None
+                )
                 if first is None:
                     arrays[f"{i}.{name}"] = array
                 else:
@@ -399,8 +401,8 @@ class Weights:
         arrays |= {name: arrays[first] for name, first in repeated.items()}
         parts: list[Part] = []
         for i, part_meta in enumerate(stored.parts):
-            own = {name.removeprefix(f"{i}."): a for name, a in arrays.items() if name.startswith(f"{i}.")}
-            part = decode(Part, part_meta, own, where=f"weights part {i}", kinds={Part: PARTS})  # type: ignore[type-abstract]
+            part_arrays = {name.removeprefix(f"{i}."): a for name, a in arrays.items() if name.startswith(f"{i}.")}
+            part = decode(Part, part_meta, part_arrays, where=f"weights part {i}", kinds={Part: PARTS})  # type: ignore[type-abstract]
             parts.append(part.sharing(parts))
         numbers = {str(i) for i in range(len(parts))}
         unexpected = sorted(name for name in arrays if name.partition(".")[0] not in numbers)

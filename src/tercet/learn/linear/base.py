@@ -177,5 +177,5 @@ class SparseLinearRanker(LinearRanker):
 
     def _strength(self, X: Any, queries: Queries) -> float:
         """Return the given penalty, or a share of the weakest penalty that leaves no feature."""
-        given = getattr(self, self._penalty_name)
-        return self._first_penalty(X, queries) * float(self.l1_share) if given is None else float(given)
+        strength = getattr(self, self._penalty_name)
+        return self._first_penalty(X, queries) * float(self.l1_share) if strength is None else float(strength)

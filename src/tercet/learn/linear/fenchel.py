@@ -115,8 +115,8 @@ def _from_the_least_worth(w: Vector, g: Vector, radius: float) -> tuple[Vector, 
     change = np.zeros(len(w))
     worth = np.where(w != 0, g * np.sign(w), -np.inf)
     least = int(worth.argmax())
-    left = 1.0 - float(np.abs(w).sum()) / radius
-    if left > 1e-12 and worth[least] < 0:
-        return change, left
+    remainder = 1.0 - float(np.abs(w).sum()) / radius
+    if remainder > 1e-12 and worth[least] < 0:
+        return change, remainder
     change[least] = -radius * np.sign(w[least])
     return change, float(abs(w[least])) / radius

@@ -91,19 +91,19 @@ class MeanRanker(LinearRanker):
         pattern = self._pattern(X)
         settings = settings_of(self._whole_grid(pattern, X, queries))
         values, sizes = [], []
-        for learned, left in self._parts(len(queries)):
+        for learned, held_out in self._parts(len(queries)):
             weights = _learned(pattern, settings, X, queries.subset(learned), len(learned) / len(queries))
-            values.append(_measured(weights, X, queries.subset(left), str(measure)))
+            values.append(_measured(weights, X, queries.subset(held_out), str(measure)))
             sizes.append(np.count_nonzero(weights, axis=1))
         means = np.concatenate(values, axis=1).mean(axis=1)
         means = np.where(np.isnan(means), -np.inf, means if measure.higher_is_better else -means)
         # Of equals the sparser, then the earlier.
         best = np.lexsort((np.mean(sizes, axis=0), -means))[: self.n_best]
         weights = _learned(pattern, [settings[position] for position in best], X, queries)
-        kept = np.isfinite(means[best]) & np.isfinite(weights).all(axis=1)
-        if not kept.any():
+        is_finite = np.isfinite(means[best]) & np.isfinite(weights).all(axis=1)
+        if not is_finite.any():
             raise self._diverged(f"none of {len(settings)} settings gave finite weights")
-        best, weights = best[kept], weights[kept]
+        best, weights = best[is_finite], weights[is_finite]
         spreads = _score_spreads(weights, X, queries)
         mean = (weights / np.where(spreads > 0, spreads, 1.0)[:, None]).mean(axis=0)
         if self.largest is not None:
@@ -128,11 +128,11 @@ class MeanRanker(LinearRanker):
 
     def _whole_grid(self, pattern: LinearRanker, X: Any, queries: Queries) -> dict[str, Sequence[Any]]:
         if self.grid is not None:
-            known = pattern.get_params()
+            parameters = pattern.get_params()
             for name, values in self.grid.items():
-                if name not in known:
+                if name not in parameters:
                     raise ParameterError(
-                        f"grid: {type(pattern).__name__} has no parameter {name!r}; known: {', '.join(known)}"
+                        f"grid: {type(pattern).__name__} has no parameter {name!r}; known: {', '.join(parameters)}"
                     )
                 if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
                     raise ParameterError(f"grid: {name} needs a list of one or more values; got {values!r}")
@@ -185,13 +185,13 @@ class SavedMean:
 
 def _inner_ranker(stated: Any, saved: SavedRanker) -> LinearRanker:
     """Restore the learner from a file."""
-    known = saved.classes.get(str(stated.get("class"))) if isinstance(stated, dict) else None
-    if known is None or not issubclass(known, LinearRanker) or not isinstance(stated.get("params"), dict):
+    ranker_class = saved.classes.get(str(stated.get("class"))) if isinstance(stated, dict) else None
+    if ranker_class is None or not issubclass(ranker_class, LinearRanker) or not isinstance(stated.get("params"), dict):
         raise DamagedBundleError(f"{saved.where}: its ranker is not a linear ranker with parameters")
-    params = {**known._added_parameters, **stated["params"]}
-    if set(params) != set(known._get_param_names()):
-        raise DamagedBundleError(f"{saved.where}: the parameters of its ranker do not fit a {known.__name__}")
-    return known._with_params(params, saved.where)
+    params = {**ranker_class._added_parameters, **stated["params"]}
+    if set(params) != set(ranker_class._get_param_names()):
+        raise DamagedBundleError(f"{saved.where}: the parameters of its ranker do not fit a {ranker_class.__name__}")
+    return ranker_class._with_params(params, saved.where)
 
 
 def _plain(value: Any) -> Any:
@@ -246,9 +246,9 @@ def _measured(weights: Matrix, X: Any, queries: Queries, measure: str) -> Matrix
     for start in range(0, len(weights), at_once):
         block = np.nan_to_num(weights[start : start + at_once])
         # As queries of their own, so that one call measures all.
-        own = (query + len(queries) * np.arange(len(block))[:, None]).ravel()
+        groups = (query + len(queries) * np.arange(len(block))[:, None]).ravel()
         block_scores = np.ascontiguousarray(scores(rows, block.T).T).ravel()
-        values = measure_rows(np.tile(grades, len(block)), block_scores, own, measure).values
+        values = measure_rows(np.tile(grades, len(block)), block_scores, groups, measure).values
         blocks.append(values.reshape(len(block), len(queries)))
     table = np.concatenate(blocks)
     table[~np.isfinite(weights).all(axis=1)] = np.nan

@@ -55,8 +55,8 @@ class Queries:
         n_pairs = (sizes * sizes - same) // 2
         keep = n_pairs > 0
         if not keep.all():
-            kept = keep[query]
-            rows, grades, labels = rows[kept], grades[kept], labels[kept]
+            is_kept = keep[query]
+            rows, grades, labels = rows[is_kept], grades[is_kept], labels[is_kept]
             sizes, n_grades, n_pairs = sizes[keep], n_grades[keep], n_pairs[keep]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         return cls(rows, starts, grades, labels, n_grades, n_pairs)

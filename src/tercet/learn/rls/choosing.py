@@ -128,11 +128,11 @@ def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def _combinations(parameters: Mapping[str, Sequence[Any]] | None) -> tuple[dict[str, Any], ...]:
-    given = {} if parameters is None else dict(parameters)
-    for name, values in given.items():
+    grid = {} if parameters is None else dict(parameters)
+    for name, values in grid.items():
         if name not in _PARAMETERS:
             raise ParameterError(f"parameters has {name!r}; expected some of {', '.join(_PARAMETERS)}")
         is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
         if not is_list or not len(values) or any(np.ndim(value) for value in values):
             raise ParameterError(f"parameters[{name!r}] must be one or more values in a list; got {values!r}")
-    return tuple(settings_of(given))
+    return tuple(settings_of(grid))

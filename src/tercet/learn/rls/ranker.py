@@ -431,9 +431,9 @@ def check_kernel_matrix(K: Any, basis: RowNumbers | None) -> None:
             f"X has shape {K.shape}; with kernel='precomputed' it must have a column for each of its {n_rows} rows"
             + ("" if basis is None else f", or for each of the {len(basis)} rows of n_basis")
         )
-    own = K if n_columns == n_rows else K[basis]
-    worst = float(abs(own - own.T).max())
-    if worst > 1e-8 * float(abs(own).max()):
+    square = K if n_columns == n_rows else K[basis]
+    worst = float(abs(square - square.T).max())
+    if worst > 1e-8 * float(abs(square).max()):
         raise InputError(f"X is no kernel matrix: it is not symmetric; an entry and its mirror image differ by {worst}")
 
 

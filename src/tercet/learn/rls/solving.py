@@ -202,9 +202,9 @@ class Spectrum:
             # Woodbury: residuals e = (I - Q d Q')⁻¹ (t - Q d r) with d = (Λ + l2)⁻¹, and u = d (r - Q'e).
             inverse = self.inverse(l2)
             weighted = Q * inverse
-            own = -(weighted @ Q.T)
-            own[np.diag_indices(len(own))] += 1.0
-            residuals = cholesky_solution(own, target - weighted @ self.right, _LEAST_PIVOT_OF_BLOCK)
+            complement = -(weighted @ Q.T)
+            complement[np.diag_indices(len(complement))] += 1.0
+            residuals = cholesky_solution(complement, target - weighted @ self.right, _LEAST_PIVOT_OF_BLOCK)
             if residuals is not None:
                 return inverse * (self.right - residuals @ Q)
         # A block that decides a function nearly alone, or of more rows than functions: what the others leave.
@@ -248,13 +248,15 @@ class System(ABC):
         scores = np.empty((len(group), len(l2s)))
         for first, last in groups.runs(rows_at_once(self.columns.n_columns)):
             start, end = starts[first], starts[last]
-            here = Comparisons(y, order[start:end], starts[first : last + 1] - start, compared.within_queries)
-            P = self._functions(here.rows)
-            Q = here.forward(P)
-            for begin, stop in zip(here.starts[:-1], here.starts[1:], strict=True):
-                own = slice(begin, stop)
-                solutions = [self.spectrum.without(Q[own], here.target[own], float(l2)) for l2 in l2s]
-                scores[here.rows[own]] = P[own] @ np.column_stack(solutions)
+            block = Comparisons(y, order[start:end], starts[first : last + 1] - start, compared.within_queries)
+            P = self._functions(block.rows)
+            Q = block.forward(P)
+            for begin, stop in zip(block.starts[:-1], block.starts[1:], strict=True):
+                rows_of_group = slice(begin, stop)
+                solutions = [
+                    self.spectrum.without(Q[rows_of_group], block.target[rows_of_group], float(l2)) for l2 in l2s
+                ]
+                scores[block.rows[rows_of_group]] = P[rows_of_group] @ np.column_stack(solutions)
         return scores
 
     def _functions(self, rows: NDArray[np.int64]) -> Matrix:
@@ -287,21 +289,21 @@ class SparseSystem(System):
         n = self.columns.n_columns
         factor = cholesky(self.basis_gram.copy(order="F"), _LEAST_PIVOT_OF_BASIS * largest_of(self.basis_gram))
         if factor is not None:
-            kept = np.arange(n)
+            basis = np.arange(n)
             # Section 4.1: F⁻¹ Z'Z F'⁻¹, by half the work of two triangular systems; only lower triangles are read.
             T, _ = lapack.dsygst(self.gram, factor, lower=1)
             right = linalg.solve_triangular(factor, self.right, lower=True, check_finite=False)
         else:
-            factor, kept = independent(self.basis_gram)
+            factor, basis = independent(self.basis_gram)
 
             def whitened(block: Matrix) -> Matrix:
-                chosen = np.take(block, kept, axis=1)
+                chosen = np.take(block, basis, axis=1)
                 return linalg.solve_triangular(factor, chosen.T, lower=True, overwrite_b=True, check_finite=False).T
 
-            T, right = self.comparisons.moments(self.columns.mapped(len(kept), whitened))
+            T, right = self.comparisons.moments(self.columns.mapped(len(basis), whitened))
         values, V = _eigen(T)
-        E = np.zeros((n, len(kept)))
-        E[kept] = linalg.solve_triangular(factor, V, lower=True, trans="T", check_finite=False)
+        E = np.zeros((n, len(basis)))
+        E[basis] = linalg.solve_triangular(factor, V, lower=True, trans="T", check_finite=False)
         return Spectrum(values, right @ V, E)
 
 
@@ -395,15 +397,15 @@ def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
         raise InputError("the kernel of every basis vector with itself is 0; there is nothing to learn from")
     # dpstrf looks at the diagonal only; its pivots fall.
     pivoted, pivots, rank, _ = lapack.dpstrf(gram, tol=_INDEPENDENT * largest, lower=1)
-    kept = pivots[:rank].astype(np.int64) - 1
+    chosen = pivots[:rank].astype(np.int64) - 1
     factor = np.tril(pivoted[:rank, :rank])
     dropped = pivots[rank:].astype(np.int64) - 1
     if len(dropped):
-        rest = linalg.solve_triangular(factor, gram[np.ix_(kept, dropped)], lower=True, check_finite=False)
+        rest = linalg.solve_triangular(factor, gram[np.ix_(chosen, dropped)], lower=True, check_finite=False)
         worst = float(np.abs(gram[np.ix_(dropped, dropped)] - rest.T @ rest).max())
         if worst > 1e-6 * largest:
             raise InputError(_not_positive(-worst))
-    return factor, kept
+    return factor, chosen
 
 
 def _eigen(matrix: Matrix) -> tuple[Vector, Matrix]:
