@@ -18,12 +18,12 @@ from tercet.weights.base import row_blocks
 
 PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
 TILE = 1024
-_BYTES_TO_LOOK = 40  # for each entry of W that is looked at: sizes, masks, places of those that are kept, a copy
-_BYTES_OF_A_PLACE = 16  # for each entry of a support: where it is in W, and its weight on the way there or back
+_BYTES_TO_LOOK = 40  # temporary bytes per entry of W in `bring_back`: sizes, mask, positions and a copy
+_BYTES_OF_A_PLACE = 16  # bytes per entry of a support: its position in W, and its weight during the copy
 
 
 class GpuPairs(GpuState[AnyState]):
-    """An array of all pairs of words."""
+    """Array with an entry for every pair of words."""
 
     kernel = "pairs_advance"
     n_threads = 256
@@ -31,7 +31,7 @@ class GpuPairs(GpuState[AnyState]):
     own: Any = None
     W: Any
     sums: Any
-    chunk_cum: Any = None  # shrinkage handed out before each step of what is launched next
+    chunk_cum: Any = None  # shrinkage handed out before each step of the next launch
 
     @property
     def shared_bytes(self) -> int:
@@ -103,7 +103,7 @@ class GpuSupport(GpuPairs[SupportState]):
 
 
 class GpuSparse(GpuPairs[SparseState]):
-    """Levels of all pairs: 0 without an entry."""
+    """Array of levels; a pair without an entry has level 0."""
 
     form = LEVELS
 
@@ -122,7 +122,7 @@ class GpuSparse(GpuPairs[SparseState]):
         return _BYTES_TO_LOOK * min(n * m, max(m, AT_ONCE))
 
     def advance(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
-        """Hand out shrinkage and rebase at the steps of a CPU."""
+        """Take a step for each preference; shrinkage and rebasing happen at the same steps as on a CPU."""
         xp, n_taken = self.gpu.xp, 0
         while n_taken < len(chunk):
             step = first_step + n_taken
@@ -140,7 +140,7 @@ class GpuSparse(GpuPairs[SparseState]):
             self.state.cum, self.state.pending = float(handed[-1]), pending
             if (first_step + n_taken) % REBASE_EVERY == 0 and self.state.cum > LARGEST_CUM:
                 self._rebase()
-        if not len(chunk):  # only compiles
+        if not len(chunk):  # compile the kernel
             self.chunk_cum = xp.zeros(1, dtype=np.float32)
             self.take_steps(texts, chunk, first_step, tally)
 
@@ -154,12 +154,12 @@ class GpuSparse(GpuPairs[SparseState]):
         self.chunk_cum = whole
 
     def _hand_out(self, rate: Any, first_step: int) -> tuple[Any, float]:
-        """Shrinkage handed out before each step and after the last (n + 1), and the rates that are pending then."""
+        """Return the shrinkage handed out before each step and after the last (n + 1), and the pending rates."""
         xp, state = self.gpu.xp, self.state
         cum, pending, l1, every = state.cum, state.pending, state.l1, state.shrink_every
         self._cum_from = first_step
         total = xp.concatenate((xp.zeros(1), xp.cumsum(rate.astype(np.float64)))) + pending  # (n + 1,)
-        steps = first_step + xp.arange(total.size)  # steps done by then
+        steps = first_step + xp.arange(total.size)  # number of steps taken so far
         due = xp.flatnonzero((steps[1:] % every) == 0) + 1
         handed = xp.full(total.size, cum, dtype=np.float64)
         if not due.size:
@@ -194,6 +194,6 @@ class GpuSparse(GpuPairs[SparseState]):
 
 
 def _positions(entries: sparse.csr_array) -> NDArray[np.int64]:
-    """Return positions of the entries of rows in an array of all pairs, row by row."""
+    """Return the positions of CSR entries in the flattened dense array, row by row."""
     n, width = entries.shape
     return np.repeat(np.arange(n, dtype=np.int64) * width, np.diff(entries.indptr)) + entries.indices

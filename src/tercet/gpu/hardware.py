@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError
 
 LEAST_CAPABILITY = (7, 0)
-_SHARED_BYTES = 48 * 1024  # that a block can have without being asked for
-_SOURCES = {  # kernel -> the file it is in
+_SHARED_BYTES = 48 * 1024  # shared memory of a block by default; more must be requested
+_SOURCES = {  # kernel -> its source file
     "lowrank_advance": "lowrank.cu",
     "cosine_advance": "lowrank.cu",
     "latent_vectors": "lowrank.cu",
@@ -34,9 +34,9 @@ def kernel_source(name: str) -> str:
 
 
 class Gpu:
-    """The GPU that CuPy has chosen, or whatever else can run the kernels.
+    """GPU chosen by CuPy, or a substitute that runs the same kernels.
 
-    ``xp`` and ``sparse`` are the modules of its arrays and sparse matrices, CuPy's.
+    ``xp`` and ``sparse`` are the modules of arrays and sparse matrices: CuPy's, or a substitute's.
     """
 
     def __init__(self, xp: Any, sparse: Any) -> None:
@@ -64,13 +64,13 @@ class Gpu:
         return int(self.xp.cuda.Device().mem_info[0] + self.xp.get_default_memory_pool().free_bytes())
 
     def check_room(self, needed: int, what: str, instead: str) -> None:
-        """Refuse, by a MemoryLimitError, what would not fit."""
+        """Raise MemoryLimitError if ``needed`` bytes are not free."""
         free = self.free_bytes()
         if needed > free:
             raise MemoryLimitError(f"{what} takes {needed:,} bytes on {self.name}; {free:,} are free. {instead}")
 
     def errors(self) -> AbstractContextManager[None]:
-        """Within the block, what goes wrong on the GPU is an error of ours."""
+        """Raise GPU failures within the block as errors of Tercet."""
         return gpu_errors()
 
     @contextmanager
@@ -81,16 +81,16 @@ class Gpu:
         self.xp.cuda.get_current_stream().wait_event(self._copies.record())
 
     def free_unused(self) -> None:
-        """Give back to the GPU what CuPy keeps for the next array."""
+        """Free the unused blocks of CuPy's memory pool."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def to_host(self, array: Any) -> NDArray[Any]:
-        """A copy of the array in this machine's memory."""
+        """Copy an array to host memory."""
         host_array: NDArray[Any] = array.get()
         return host_array
 
     def launch(self, name: str, n_blocks: int, n_threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
-        """Start a kernel. Of its arguments None is a null pointer; numbers are NumPy's, of the kernel's types."""
+        """Launch a kernel. None is passed as a null pointer; numbers are NumPy scalars of the kernel's types."""
         kernel = self._kernel(name)
         if shared_bytes > _SHARED_BYTES and kernel.max_dynamic_shared_size_bytes < shared_bytes:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
@@ -107,8 +107,8 @@ def find_gpu() -> Gpu:
 
     Raises
     ------
-    MissingExtraError : where CuPy is not installed
-    DeviceError : where there is no GPU, no driver, or a GPU that is too old
+    MissingExtraError : CuPy is not installed
+    DeviceError : the machine has no GPU or no driver, or the GPU is too old
     """
     try:
         import cupy

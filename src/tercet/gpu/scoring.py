@@ -16,11 +16,11 @@ from tercet.weights import Dense, Diagonal, Identity, LowRank, ScoringDevice, Sp
 
 _log = logging.getLogger(__name__)
 
-_LEAST = 1 << 27  # multiply-adds from which on the way to the GPU and back is worth it
-_BLOCK_BYTES = 2 << 30  # of scores, and of expanded queries
-_BLOCKS_IN_USE = 6  # of that size at a time, with those that products and sums are put into
-_KEPT = 4  # matrices of documents that stay on the GPU
-_THREADS = 256  # of a block that expands a query
+_LEAST = 1 << 27  # fewest multiply-adds that repay the copies to the GPU and back
+_BLOCK_BYTES = 2 << 30  # most bytes of a block of scores, and of a block of expanded queries
+_BLOCKS_IN_USE = 6  # blocks in memory at once, with the temporary arrays of products and sums
+_KEPT = 4  # document matrices that stay on the GPU
+_THREADS = 256  # threads of a block that expands a query
 _BLOCKS_PER_PROCESSOR = 8
 
 Found = TypeVar("Found")
@@ -31,8 +31,8 @@ class GpuScorer(ScoringDevice):
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self._docs: dict[int, tuple[Any, Any]] = {}  # by the id of their values, which are kept so that it stays theirs
-        self._last: tuple[Weights, list[Any]] | None = None  # weights, and those of their parts that are matrices
+        self._docs: dict[int, tuple[Any, Any]] = {}  # id of the values -> values, copy on the GPU
+        self._last: tuple[Weights, list[Any]] | None = None  # last weights, and the matrices of their parts
 
     def score(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> NDArray[np.float64] | None:
         return self._if_it_fits(lambda: self._score(weights, Q, D)) if self._repays(weights, Q, D) else None
@@ -49,7 +49,7 @@ class GpuScorer(ScoringDevice):
                 return compute()
         except MemoryLimitError as error:
             _log.info("scoring on the CPU: %s", error)
-        # Only now is the error forgotten, and with it the arrays that were being made.
+        # Memory is freed here, after the except block: the error's traceback holds the unfinished arrays.
         self._docs.clear()
         self._last = None
         self.gpu.free_unused()
@@ -67,7 +67,7 @@ class GpuScorer(ScoringDevice):
         xp, docs, scores = self.gpu.xp, np.empty((Q.shape[0], k), np.int32), np.empty((Q.shape[0], k))
         for start, block in self._blocks(weights, Q, D):
             for row, of_query in enumerate(block):
-                # Those above the k-th score and, of those that have it, the lowest rows.
+                # Documents above the k-th score, then documents with the k-th score by lower row.
                 kth = xp.partition(of_query, of_query.size - k)[of_query.size - k]
                 rows = xp.flatnonzero(of_query >= kth)
                 best = rows[xp.lexsort(xp.stack((rows.astype(np.float64), -of_query[rows])))[:k]]
@@ -81,7 +81,7 @@ class GpuScorer(ScoringDevice):
         return is_supported and Q.shape[0] > 0 and Q.shape[0] * (D.nnz + D.shape[0] * widest) >= _LEAST
 
     def _blocks(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> Any:
-        """Scores of all documents for some queries at a time, on the card."""
+        """Yield the first query and the scores of all documents, on the GPU, for one block of queries at a time."""
         xp = self.gpu.xp
         docs = self._placed(D)
         latent = [self._latent(part, Q, docs) for part in weights.parts if isinstance(part, LowRank)]
@@ -103,9 +103,9 @@ class GpuScorer(ScoringDevice):
             yield start, scores
 
     def _matrices(self, weights: Weights, parts: list[Any]) -> list[Any]:
-        """Return the weights of parts on the GPU; the last ones stay, since queries come in blocks."""
+        """Return the matrices of parts on the GPU; the matrices of the last weights stay for the next call."""
         if self._last is None or self._last[0] is not weights:
-            self._last = None  # its room first
+            self._last = None  # free the old matrices first
             self._last = weights, [self._matrix(part) for part in parts]
         return self._last[1]
 
@@ -127,7 +127,7 @@ class GpuScorer(ScoringDevice):
         elif isinstance(part, Dense):
             expanded += part.scale * (queries @ matrix)
         else:
-            # A product of two sparse matrices would need room for all its terms, and has at most 2^31 of them.
+            # cuSPARSE's product of two sparse matrices needs memory for every term, and has a limit of 2^31 terms.
             n, width = expanded.shape
             rows = (*self._rows(queries), *self._rows(matrix))
             args = (*rows, np.float64(part.scale), np.int64(n), np.int64(width), expanded)
@@ -135,7 +135,7 @@ class GpuScorer(ScoringDevice):
             self.gpu.launch("expand_queries", n_blocks, _THREADS, 0, args)
 
     def _rows(self, matrix: Any) -> tuple[Any, Any, Any]:
-        """A matrix as kernels read it."""
+        """Return ``indptr``, ``indices`` and ``data`` in the types of the kernels."""
         return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data
 
     def _latent(self, part: LowRank, Q: sparse.csr_array, docs: Any) -> tuple[Any, Any]:
@@ -154,7 +154,7 @@ class GpuScorer(ScoringDevice):
         return xp.where(length > 0, number / xp.where(length > 0, length, 1.0), 0.0)
 
     def _placed(self, D: sparse.csr_array) -> Any:
-        """Return documents on the GPU; those of the last few rankings stay."""
+        """Return the documents on the GPU; the last few document matrices stay there."""
         key = id(D.data)
         if key not in self._docs:
             while len(self._docs) >= _KEPT:

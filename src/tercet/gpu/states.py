@@ -21,10 +21,10 @@ from tercet.weights.base import row_blocks
 
 DIRECT, COLLECT, APPLY = 0, 1, 2  # as in kernels/common.cuh
 _WARP = 32
-_SECTOR = 8  # floats that memory moves at once; rows of factors begin at such a border
-_FLOAT4 = 16  # bytes
-_MOST_SHARED = 96 * 1024  # bytes of a block
-AT_ONCE = 1 << 24  # entries of large arrays that are copied, or looked at, together
+_SECTOR = 8  # floats of a memory sector; rows of factors are aligned to sectors
+_FLOAT4 = 16  # bytes of a float4
+_MOST_SHARED = 96 * 1024  # most bytes of shared memory of a block
+AT_ONCE = 1 << 24  # entries of a large array that are copied or compared in one operation
 
 AnyState = TypeVar("AnyState", bound=State)
 
@@ -53,9 +53,9 @@ class GpuChunk:
 
 @dataclass(frozen=True)
 class GpuTexts:
-    """Q and D as kernels read them: indptr, indices and data of each.
+    """Q and D on the GPU: ``indptr``, ``indices`` and ``data`` of each.
 
-    ``latent`` (n_docs, stride) has the latent vectors of D for a learner with fixed document factors.
+    ``latent`` (n_docs, stride) holds the latent vectors of D for a learner with fixed document factors.
     """
 
     Q: tuple[Any, Any, Any]
@@ -68,22 +68,23 @@ class GpuTexts:
 
 
 class GpuState(ABC, Generic[AnyState]):
-    """Arrays of a state on a GPU. Subclasses copy the arrays, name the kernel and the kernel's own arguments, and copy
-    the arrays back.
+    """Arrays of a state on a GPU.
+
+    A subclass copies the arrays to the GPU and back, and names the kernel and its arguments.
     """
 
     kernel: str
     n_threads: ClassVar[int] = 128
     blocks_per_processor: ClassVar[int] = 8
     most_at_a_weight: ClassVar[float] = 32.0
-    steps_before: ClassVar[float] = 64  # for each that is taken at once: the first are large, with little to stand on
+    steps_before: ClassVar[float] = 64  # concurrency grows by one per so many steps: early steps are large
 
     def __init__(self, gpu: Gpu, state: AnyState, *, deterministic: bool) -> None:
         self.gpu, self.state, self.deterministic = gpu, state, deterministic
         self.n_blocks = max(1, gpu.n_processors * self.blocks_per_processor)
         self.first_step = state.step
 
-    # -- what subclasses say --------------------------------------------------------------------------------------
+    # -- for subclasses -------------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -105,7 +106,7 @@ class GpuState(ABC, Generic[AnyState]):
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory of a block."""
         return 4 * (self.n_threads // _WARP)
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> GpuTexts:
@@ -158,8 +159,8 @@ class GpuState(ABC, Generic[AnyState]):
             step = first_step + start
             at_once = min(self.n_blocks, 1 + int(step / self.steps_before))
             if self.deterministic:
-                # A launch is what sees the same weights: as many as are under way at once without sums. None goes
-                # beyond the end of a chunk of the CPU's, so that stopping there leaves the bits as they are.
+                # All steps of a launch read the same weights: as many steps as run at once in direct mode. A launch
+                # ends at the latest with a chunk of the CPU, so that a stop there does not change the bits.
                 longest = min(at_once, CHUNK - step % CHUNK)
             else:
                 longest = n if at_once == self.n_blocks else max(1, step // 8)
@@ -175,18 +176,18 @@ class GpuState(ABC, Generic[AnyState]):
         self.first_step = first_step
         common = (chunk.query, chunk.better, chunk.worse, chunk.step_size, chunk.margin, np.int64(n), scores, tally)
         args = (*self.args(texts), *texts.args, *common, np.int32(phase))
-        shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
+        shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels read whole float4s
         self.gpu.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
 
     def sums_for(self, array: Any) -> Any:
-        """Room for sums of changes, where steps must give the same bits every time."""
+        """Return zeroed sums of changes for a deterministic run, else None."""
         if not self.deterministic or array is None:
             return None
         return self.gpu.xp.zeros(array.shape, dtype=np.uint64)
 
 
 def shared_words(texts: sparse.csr_array) -> float:
-    """The share of a text's words that another text has, in the mean over pairs of texts."""
+    """Return the mean share of a text's words that another text has, over all pairs of texts."""
     frequency = column_counts(texts) / max(1, texts.shape[0])
     return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
 
@@ -272,7 +273,7 @@ class GpuLowRank(GpuState[LowRankState]):
             return texts
         n_docs = D.shape[0]
         latent = self.gpu.xp.empty((n_docs, self.stride), dtype=np.float32)
-        # Not a product of the library's: its bits depend on which texts are multiplied together.
+        # A kernel of Tercet: the bits of a cuSPARSE product depend on the texts multiplied together.
         args = (self.V, np.int32(self.stride), *texts.D, np.int64(n_docs), latent)
         self.gpu.launch("latent_vectors", max(1, min(n_docs, self.n_blocks)), self.n_threads, 0, args)
         return replace(texts, latent=latent)

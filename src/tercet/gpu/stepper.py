@@ -32,13 +32,13 @@ from tercet.weights import scoring_by
 
 _log = logging.getLogger(__name__)
 
-MOST_STEPS = 1 << 21  # of a chunk, where preferences are on the GPU
-FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side while the GPU is at work
-LOOKS = 20  # at a run, at least: curves, and fits that are compared on their way, are made of them
-REPAID = 3.0  # seconds on a core from which on a GPU, which takes about two to get ready, is worth it
-_OPERATIONS = 1e9  # multiply-adds of a core in a second, about
-_OPERATIONS_OF_A_WORD = 16  # that a diagonal looks for in the other texts: as long as so many multiply-adds
-_SHARE_FOR_TEXTS = 0.8  # of the memory that weights leave
+MOST_STEPS = 1 << 21  # most steps of a chunk with preferences on the GPU
+FROM_HOST = 1 << 17  # most steps of a chunk if the CPU draws preferences or gathers texts for the next chunk
+LOOKS = 20  # fewest chunks of a run: learning curves and comparisons of running fits need that many points
+REPAID = 3.0  # least seconds on a core that repay a GPU; a GPU takes about two seconds to start
+_OPERATIONS = 1e9  # approximate multiply-adds per second on a core
+_OPERATIONS_OF_A_WORD = 16  # cost, in multiply-adds, of a diagonal's lookup of a word in the other texts
+_SHARE_FOR_TEXTS = 0.8  # share of the GPU memory left by the weights that texts may take
 
 ON_GPU: dict[type[State], type[GpuState[Any]]] = {
     LowRankState: GpuLowRank,
@@ -66,7 +66,7 @@ class GpuStepper(Stepper):
 
     @property
     def most_steps(self) -> int:  # type: ignore[override]
-        """Number of steps to the next end of a chunk; a resumed run has the same ends."""
+        """Number of steps to the end of the chunk; chunks of a resumed run end at the same steps."""
         return self._pace - self.run.done % self._pace
 
     def _pace_of(self, most: int) -> int:
@@ -96,13 +96,13 @@ class GpuStepper(Stepper):
             self._pace = self._pace_of(BLOCK if source.looks_at_weights else FROM_HOST)
         elif isinstance(source, SampledSource):
             if not self.run.done:
-                source.drawn_by = "counters"  # a run that began block by block goes on so
+                source.drawn_by = "counters"  # a resumed run keeps its way of drawing
             if source.drawn_by == "counters":
                 self._sampler = source.sampler.placed(xp)
             else:
                 self._pace = self._pace_of(FROM_HOST)
         elif isinstance(source, ArraySource):
-            source.prefs.check_rows(self.run.Q.shape[0], self.run.D.shape[0])  # the kernels do not
+            source.prefs.check_rows(self.run.Q.shape[0], self.run.D.shape[0])  # kernels do not check rows
             self._given, self._epoch, self._order = self._chunk_of(source.prefs, None), -1, None
 
     def step(self, limit: int) -> tuple[float, float]:
@@ -133,7 +133,7 @@ class GpuStepper(Stepper):
         self._state = self._texts = self._sampler = self._given = self._next = self._tally = None  # type: ignore[assignment]
         self.gpu.free_unused()
 
-    # -- what comes next ------------------------------------------------------------------------------------------
+    # -- preferences of the next chunk ----------------------------------------------------------------------------
 
     def _draw(self, limit: int) -> tuple[GpuChunk, GpuTexts]:
         run, xp = self.run, self.gpu.xp
@@ -155,7 +155,7 @@ class GpuStepper(Stepper):
             self._next = self._from_host(limit, 0)
         _, chunk, texts = self._next
         self._next = None
-        if len(chunk) > limit:  # it was drawn ahead, and somebody wants to look before its end
+        if len(chunk) > limit:  # drawn ahead, and longer than the caller's limit
             self._next = run.done + limit, chunk.part(limit, len(chunk)), texts
             chunk = chunk.part(0, limit)
         return chunk, texts
@@ -180,7 +180,7 @@ class GpuStepper(Stepper):
     def _from_host(self, limit: int, after: int) -> tuple[int, GpuChunk, GpuTexts]:
         """Draw preferences ``after`` steps ahead on the CPU, with texts that are not on the GPU."""
         run = self.run
-        # A source that looks at the weights is asked again only when its part is learned from, as on a CPU.
+        # A source that looks at the weights draws only after the steps of its last draw, as on a CPU.
         prefs, rate = (run.draw if run.source.looks_at_weights else run.draw_all)(limit, after)
         texts = self._texts
         with self.gpu.copying():
@@ -222,7 +222,7 @@ class GpuStepper(Stepper):
         return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.gpu.free_bytes()
 
     def _compile(self) -> None:
-        """Compile the kernel and run it over no preferences."""
+        """Compile the kernel by a launch without preferences."""
         xp, run = self.gpu.xp, self.run
         none = xp.zeros(0, dtype=np.int32), xp.zeros(0, dtype=np.float32)
         texts = self._texts or self._state.lay_out(run.Q[[]], run.D[[]])
@@ -283,7 +283,7 @@ class GpuExecutor(Executor):
 
 
 def seconds_on_a_core(run: Run) -> float:
-    """About how long the steps of a run would take one core."""
+    """Estimate the seconds that the remaining steps of a run take on one core."""
     if run.total is None:
         return np.inf
     q, d = (X.nnz / max(1, X.shape[0]) for X in (run.Q, run.D))

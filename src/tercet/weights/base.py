@@ -62,7 +62,7 @@ class Explanation:
 
 
 def merge_pairs(parts: Sequence[Pairs]) -> Pairs:
-    """Add up what several parts say of the same pair, then sort by size, ties by query and document term."""
+    """Add the contributions of all parts to each pair, then sort by size, ties by query and document term."""
     query_term = np.concatenate([pairs.query_term for pairs in parts])
     doc_term = np.concatenate([pairs.doc_term for pairs in parts])
     contribution = np.concatenate([pairs.contribution for pairs in parts])
@@ -115,7 +115,7 @@ class Part(ABC):
         return score_expanded(self.expand_block, Q, D)
 
     def expand_block(self, Q: Matrix) -> Any:
-        """``expand``, sparse or dense as is faster to make and to score with."""
+        """Return ``expand`` in the faster form for scoring: sparse or dense."""
         return self.expand(Q)
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
@@ -134,7 +134,7 @@ class Part(ABC):
         return None
 
     def pairs(self, q: Matrix, d: Matrix) -> Pairs:
-        """The pairs behind the score of the one-row matrices q and d; zeros are left out."""
+        """Return the pairs with a nonzero contribution to the score of the one-row matrices q and d."""
         block = self.block(q.indices, d.indices)
         contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
         for scale in (self.query_scale(q), self.doc_scale(d)):
@@ -151,13 +151,13 @@ class Part(ABC):
         return self
 
     def scaled(self, factor: float) -> Self:
-        """The same part, its arrays shared, with another scale."""
+        """Return the part with its scale multiplied by ``factor``; arrays are shared."""
         copied = copy(self)
         object.__setattr__(copied, "scale", self.scale * factor)
         return copied
 
     def grown(self, n_query_terms: int, n_doc_terms: int) -> Part | None:
-        """The same W with rows and columns of zeros behind its own; an identity goes on. None for `Mapped` to do it."""
+        """Return W with rows and columns of zeros appended; an identity grows instead. None leaves it to `Mapped`."""
         return None
 
     def ungrown(self, n_added: int) -> Part:
@@ -168,7 +168,7 @@ class Part(ABC):
 
     @property
     def name(self) -> str:
-        """Name in printed weights."""
+        """Name of the part in printed weights."""
         return type(self).__name__
 
     @property
@@ -225,7 +225,7 @@ class Part(ABC):
     # -- seen through word maps ---------------------------------------------------------------------------------
 
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
-        """``scale * A W B`` as a plain part, without the part's own scale; ``tied`` where A is the transpose of B."""
+        """Return ``scale * A W B`` as a plain part; the part's own scale is left out. ``tied``: A is B transposed."""
         raise NotImplementedError(f"{self.name} is no plain part")
 
     def row_entries(self, per_doc_term: NDArray[Any]) -> NDArray[Any] | None:
@@ -240,7 +240,7 @@ class Part(ABC):
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A view nobody can write through; copies only when the caller could still change it."""
+    """Return a read-only array; an array that the caller can still change is copied."""
     if array.flags.writeable:
         array = array.copy()
         array.flags.writeable = False
@@ -266,7 +266,7 @@ def check_finite(array: NDArray[Any], what: str) -> None:
 def frozen_single(array: Any, what: str, n_axes: int) -> NDArray[np.float32]:
     """Return a read-only float32 array, the form of saved parts."""
     with np.errstate(over="ignore"):
-        single = np.asanyarray(array, dtype=np.float32)  # one that is mapped stays so
+        single = np.asanyarray(array, dtype=np.float32)  # a mapped array stays mapped
     if single.ndim != n_axes:
         raise InputError(f"{what} has shape {single.shape}; expected {n_axes} axes")
     check_finite(single, what)
@@ -274,7 +274,7 @@ def frozen_single(array: Any, what: str, n_axes: int) -> NDArray[np.float32]:
 
 
 def frozen_csr(matrix: Any, name: str) -> Matrix:
-    """A copy as parts keep it: float32, each column of a row once and in order, no zeros, read-only."""
+    """Return a read-only float32 copy in canonical form: sorted distinct columns in each row, no zeros."""
     canonical = sparse.csr_array(matrix, dtype=np.float32, copy=True)
     canonical.sum_duplicates()
     canonical.eliminate_zeros()
@@ -286,12 +286,12 @@ def frozen_csr(matrix: Any, name: str) -> Matrix:
 
 
 def widened(matrix: Matrix, n_rows: int, n_columns: int) -> Matrix:
-    """CSR with empty rows and columns behind its own."""
+    """Append empty rows and columns to a CSR matrix."""
     indptr = np.pad(matrix.indptr, (0, n_rows - matrix.shape[0]), mode="edge")
     return sparse.csr_array((matrix.data, matrix.indices, indptr), shape=(n_rows, n_columns))
 
 
 def row_blocks(n: int, m: int, *, most_entries: int | None = None) -> Iterator[slice]:
-    """Rows of an (n, m) matrix to look at together; as many as take 64 MiB in double precision, where not said."""
+    """Yield slices of rows of an (n, m) matrix, each with ``most_entries`` entries; by default 64 MiB in float64."""
     height = max(1, (most_entries or _BLOCK_BYTES // 8) // max(1, m))
     return (slice(start, min(start + height, n)) for start in range(0, n, height))

@@ -18,10 +18,10 @@ from tercet.weights.base import Part, check_finite, frozen
 from tercet.weights.plain import Dense
 from tercet.weights.scoring import Matrix, score_expanded
 
-_MOST_TERMS = 2**31  # with as large a multiplier, s·P + t stays below 2⁶³
+_MOST_TERMS = 2**31  # s·P + t stays below 2⁶³ for multipliers up to 2³¹
 _COLUMNS_AT_ONCE = 1024  # 8 KB of an expanded query
-_MOST_ENTRIES = 2**27  # of W as a matrix: half a gigabyte
-_COST_OF_PICKING = 4  # weights that lie in a row are read that much faster than weights here and there
+_MOST_ENTRIES = 2**27  # most entries of W as a matrix: half a gigabyte
+_COST_OF_PICKING = 4  # cost of reading a scattered weight, relative to a contiguous weight
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,7 +86,7 @@ class Hashed(Part):
         return expanded
 
     def _expand_at(self, Q: Matrix, doc_terms: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The columns ``doc_terms`` of `expand`, to the bit."""
+        """Return the columns ``doc_terms`` of `expand`, with the same bits."""
         expanded = np.zeros((Q.shape[0], doc_terms.size))
         expand_hashed_at(self._queries(Q), self.table, doc_terms % self.table.size, expanded)
         expanded *= self.scale
@@ -128,7 +128,7 @@ class Hashed(Part):
 
 
 def _distinct(terms: NDArray[Any], n_terms: int) -> NDArray[np.int64]:
-    """The terms in ascending order, each once."""
+    """Return the distinct terms in ascending order."""
     if terms.size < n_terms:
         return np.unique(terms).astype(np.int64)
-    return np.flatnonzero(np.bincount(terms, minlength=n_terms))  # linear, and no longer than the texts are
+    return np.flatnonzero(np.bincount(terms, minlength=n_terms))  # linear time, without a sort

@@ -155,9 +155,12 @@ def truncated_sum(parts: Sequence[LowRank], n_components: int) -> LowRank:
     tied = all(part.tied for part in parts) and bool((scale > 0).all())
     gram_u = _gram(queries)
     gram_v = gram_u if tied else _gram(docs)
-    # Components are first made as long on one side as on the other, so that neither side's small ones are lost.
+    # Scale components to equal length on both sides, so that rounding loses no small component of either side.
     length_u, length_v = np.sqrt(np.diagonal(gram_u)), np.sqrt(np.diagonal(gram_v)) * np.abs(scale)
-    stretch_u, counts = np.ones(scale.size), (length_u > 0) & (length_v > 0)  # others add nothing, however long
+    stretch_u, counts = (
+        np.ones(scale.size),
+        (length_u > 0) & (length_v > 0),
+    )  # a component of length 0 on one side adds nothing
     np.sqrt(np.divide(length_v, length_u, where=counts, out=stretch_u), out=stretch_u)
     stretch_v = scale / stretch_u
     root_u, inverse_u = _root(gram_u * np.outer(stretch_u, stretch_u))
@@ -185,7 +188,7 @@ def _gram(factors: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
 
 
 def _root(gram: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """R with ``R'R`` the Gram matrix (rank, r), and its pseudo-inverse."""
+    """Return R (rank, r), with ``R'R`` the Gram matrix, and the pseudo-inverse of R."""
     values, vectors = np.linalg.eigh(gram)
     is_positive = values > np.finfo(np.float64).eps * values[-1]
     is_positive[-1] = True

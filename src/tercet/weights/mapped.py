@@ -17,7 +17,7 @@ from tercet.store.schema import Csr, SameAs
 from tercet.weights.base import Part, frozen_csr, same_bits, widened
 from tercet.weights.scoring import Matrix, product
 
-_MOST_ENTRIES = 10**8  # of W as a matrix: about a gigabyte
+_MOST_ENTRIES = 10**8  # most entries of W as a matrix: about a gigabyte
 _MANY_WORDS = 50  # that replace one
 
 
@@ -82,7 +82,7 @@ class Mapped(Part):
 
     @cached_property
     def _query_words(self) -> Matrix:
-        """A': what each query word is replaced by, in a row."""
+        """A' as CSR: the replacements of each query word in a row."""
         return self.A.T.tocsr()
 
     @cached_property
@@ -123,7 +123,7 @@ class Mapped(Part):
         return self.part.query_scale(self.map_queries(Q))
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
-        # Only the part's words that one of the terms is replaced by are looked at.
+        # Compute only the block of the part's words that replace one of the terms.
         a, b = self._query_words[query_terms].tocoo(), self._doc_words[doc_terms].tocoo()
         inner_query, row_a = np.unique(a.col, return_inverse=True)
         inner_doc, row_b = np.unique(b.col, return_inverse=True)
@@ -179,7 +179,7 @@ class Mapped(Part):
         return inner.through(A, B, flat.tied, scale)
 
     def _flat(self) -> Mapped:
-        """The same W with one map on each side."""
+        """Merge nested maps: return the same W with one map on each side."""
         if not isinstance(self.part, Mapped):
             return self
         inner = self.part._flat()
@@ -206,5 +206,5 @@ class Mapped(Part):
 
 def _product(X: Matrix, words: Matrix) -> Matrix:
     mapped = product(X, words)
-    mapped.sort_indices()  # kernels want each word of a row once, in ascending order
+    mapped.sort_indices()  # kernels need distinct words in ascending order in each row
     return mapped

@@ -1,7 +1,7 @@
 """Plain parts of a bilinear form.
 
-A part is an immutable W: it can score, expand a query, and list the pairs behind one score. Its fields are saved.
-Blends, explanations, related words and indexes are written once, in terms of these methods.
+A part is an immutable W with methods to score, to expand a query and to list the pairs behind a score. The fields of a
+part are saved. Blends, explanations, related words and indexes use these methods only.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tercet.store.schema import LENGTH, Csr, Shape
 from tercet.weights.base import Part, frozen_csr, frozen_single, widened
 from tercet.weights.scoring import Matrix, in_double, product
 
-_COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
-_THIN = 1 / 8  # share of entries up to which an expanded query is made as a sparse row
+_COLUMNS_AT_ONCE = 1024  # columns of a dense W read together: 4 KB of each row
+_THIN = 1 / 8  # largest share of nonzero entries for which an expanded query is a sparse row
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,7 +176,7 @@ class Dense(Part):
         return expanded
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
-        # A pair of texts has far fewer pairs of words than an expanded query has entries.
+        # Score by pairs of words: a pair of texts has far fewer pairs than an expanded query has entries.
         scores = np.empty(Q.shape[0])
         score_pairs_dense(in_double(Q), in_double(D), self.weights, scores)
         return scores * self.scale

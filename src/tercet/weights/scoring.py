@@ -16,32 +16,30 @@ Matrix: TypeAlias = "sparse.csr_array"
 
 _EXPANDED_BYTES = 64 * 2**20  # a block of expanded queries
 _MOST_LANES = 64
-_LANES_OF_A_VECTOR = 8  # lanes come in whole vectors, so that a lone query takes the same instructions as any other
+_LANES_OF_A_VECTOR = 8  # lanes fill whole vectors: a single query runs the same instructions as a block
 _DOCS_TOGETHER = 16
-# A scattered multiply-add (an indexed load and store) takes about as long as this many contiguous ones.
+# Cost of a scattered multiply-add (an indexed load and store), relative to a contiguous multiply-add.
 _COST_OF_SCATTERING = 6
-# Sorting the documents by word takes about as long as scoring them for this many queries.
+# Cost of sorting the documents by word, in queries scored against all documents.
 _COST_OF_POSTINGS = 32
 
 
 def as_matrix(Q: Matrix | QueryRow) -> Matrix:
-    """Queries as a matrix of SciPy."""
+    """Return queries as a SciPy matrix."""
     if not isinstance(Q, QueryRow):
         return Q
     return sparse.csr_array((Q.data, Q.indices, Q.indptr), shape=Q.shape)
 
 
 def in_double(matrix: Matrix | CsrRows) -> CsrRows:
-    """A matrix as scoring kernels read it."""
+    """Return a matrix in the types of scoring kernels: int64, int32 and float64."""
     return CsrRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64))
 
 
 def product(X: Matrix | QueryRow, M: Any) -> Any:
-    """Return ``X @ M`` in double precision; only rows of M with entries of X are read, for cheap products of a few
-    texts.
-    """
+    """Return ``X @ M`` in double precision; only the rows of M used by X are read."""
     if isinstance(X, QueryRow):
-        if isinstance(M, np.ndarray):  # added in the order of the entries, as SciPy does
+        if isinstance(M, np.ndarray):  # the order of SciPy's additions
             rows = X.data[:, None].astype(np.float64) * M[X.indices].astype(np.float64)
             return np.add.accumulate(rows, axis=0)[-1:] if X.nnz else np.zeros((1, M.shape[1]))
         X = as_matrix(X)
@@ -66,9 +64,9 @@ def _some_rows(M: Any, rows: NDArray[Any]) -> Any:
 def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDArray[np.float64]:
     """Return all scores (n_q, n_d) in double precision; ``expand`` returns rows ``q'W``, sparse or dense.
 
-    Queries are expanded a block at a time. Thin expansions read only the documents with one of their words; other
-    expansions read every word of every document, for many queries side by side. Both give the same bits: a count of
-    operations decides.
+    Queries are expanded in blocks. A thin block reads only the documents with one of its words; another block reads
+    every word of every document, for many queries side by side. A count of operations chooses; both ways give the same
+    bits.
     """
     scores = np.empty((Q.shape[0], D.shape[0]))
     docs = in_double(D)
@@ -80,7 +78,7 @@ def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDA
         block = scores[start : start + height]
         if sparse.issparse(expanded):
             scattered = _COST_OF_SCATTERING * int(docs_per_word[expanded.indices].sum())
-            # Sorted once, documents serve the blocks to come as well.
+            # The cost of sorting is shared with the blocks that follow.
             sorting = _COST_OF_POSTINGS * D.nnz * len(block) / (Q.shape[0] - start) if docs_by_word is None else 0
             if scattered + sorting <= len(block) * D.nnz:
                 if docs_by_word is None:

@@ -26,7 +26,7 @@ from tercet.weights.mapped import Mapped
 from tercet.weights.plain import Dense, Diagonal, Identity, Sparse
 from tercet.weights.scoring import Matrix
 
-# All parts that saved weights may have.
+# Kinds of parts in saved weights.
 PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, Dense, Sparse, LowRank, Hashed, Mapped)}
 
 _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
@@ -65,7 +65,7 @@ _scorer: ContextVar[ScoringDevice | None] = ContextVar("scorer", default=None)
 
 @contextmanager
 def scoring_by(scorer: ScoringDevice) -> Iterator[None]:
-    """Within the block, have weights score and rank texts by this scorer.
+    """Score and rank texts by this device within the block.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class Weights:
         total: NDArray[np.float64] | None = None
         for part in self.parts:
             rows = part.expand(unit)
-            scale = part.query_scale(unit)  # a word alone is no query here
+            scale = part.query_scale(unit)  # a single word is not scaled as a query
             if total is not None and sparse.issparse(rows) and scale is None:
                 rows.sum_duplicates()
                 total[np.repeat(row, np.diff(rows.indptr)), rows.indices] += rows.data  # not all of the block
@@ -226,7 +226,7 @@ class Weights:
         return [(int(j), float(total[j])) for j in order if total[j] != 0]
 
     # -- merged views -------------------------------------------------------------------------------------------
-    # Together they are all of W. A mapped part is seen as what it is between the original words.
+    # The merged views add up to W. A mapped part counts as the plain part between the original words.
 
     @property
     def identity(self) -> float:
@@ -391,7 +391,7 @@ class Weights:
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Weights:
-        """Rebuild the value, refusing anything that does not fit."""
+        """Rebuild weights from saved state; raise DamagedBundleError for arrays that do not fit."""
         stored = decode(SavedWeights, meta, where="weights")
         repeated = stored.repeated or {}
         arrays = {name: frozen(array) for name, array in arrays.items()}
@@ -430,10 +430,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class SavedWeights:
-    """Saved weights beside their arrays; those of part i are called ``i.name``."""
+    """Saved form of weights; the arrays of part i are named ``i.name``."""
 
     parts: list[Any]
-    repeated: Annotated[dict[str, str] | None, OMIT_DEFAULT] = None  # a name, and that of the array it is again
+    repeated: Annotated[dict[str, str] | None, OMIT_DEFAULT] = (
+        None  # name of a repeated array -> name of the stored array
+    )
 
 
 def _sum_of_identities(parts: Sequence[Identity]) -> Identity:
@@ -463,7 +465,7 @@ def _matrix(matrix: Any, name: str, width: int) -> Matrix:
     rows = sparse.csr_array(matrix)
     if rows.ndim != 2 or rows.shape[1] != width:
         raise InputError(f"{name} must have {width} columns, one per term of the model; got shape {rows.shape}")
-    if not rows.has_canonical_format:  # kernels want each word of a row once, in ascending order
+    if not rows.has_canonical_format:  # kernels need distinct words in ascending order in each row
         rows = rows.copy()
         rows.sum_duplicates()
     return rows

@@ -1,11 +1,11 @@
-// What all kernels share: where a thread stands, sums over a block, sparse rows, and the three ways to add a change.
+// Functions shared by all kernels: thread indices, sums over a block, sparse rows, and the three ways to add a change.
 //
-// The same source is CUDA C++ and plain C++: compiled for the host it is one block of one thread, so that its arithmetic
-// can be compared with the kernels of the CPU on a machine without a card.
+// The source compiles as CUDA C++ and as plain C++. On the host, a launch is one block of one thread, for tests against
+// the kernels of the CPU on a machine without a GPU.
 
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ void
-// Few enough registers for so many blocks of so many threads on a processor: blocks of a launch are all there at once.
+// Bound the registers so that this many blocks of this many threads fit on a processor: all blocks run concurrently.
 #define RESIDENT(n_threads, n_blocks) __launch_bounds__(n_threads, n_blocks)
 #define DEVICE static __device__ __forceinline__
 #define THREAD ((int)threadIdx.x)
@@ -43,11 +43,11 @@ extern "C" void reserve_shared(long long bytes) {
 #define WARP (THREAD / N_LANES)
 #define N_WARPS (N_THREADS / N_LANES)
 
-// How a step is taken. DIRECT: a block reads the weights and adds to them at once, while others do the same. A block may
-// read weights that others are changing; since a step is small and most words of two texts differ, what it learns is
-// that of a step a little earlier. COLLECT and APPLY are two launches that give the same bits every time: all blocks
-// read the same weights and add changes to integers, whose sum does not depend on the order; then each sum is taken
-// once and added to its weight.
+// Phases of a step. DIRECT: blocks read the weights and add changes concurrently. A block may read a weight that
+// another block is changing. Steps are small and most words of two texts differ, so the block takes nearly the same
+// step from slightly older weights. COLLECT and APPLY are two launches that give the same bits every time. In COLLECT
+// all blocks read the same weights and add changes to integer sums; integer sums do not depend on the order. In APPLY
+// each sum is taken once and added to its weight.
 enum { DIRECT = 0, COLLECT = 1, APPLY = 2 };
 
 typedef unsigned long long fixed_point;
@@ -59,7 +59,7 @@ struct Rows {
   const float* data;
 };
 
-// From where to where the entries of a query, a better and a worse document are.
+// Ranges of the entries of a query, a better document and a worse document.
 struct Entries {
   long long q_lo, q_hi, b_lo, b_hi, w_lo, w_hi;
 };
@@ -73,7 +73,7 @@ DEVICE fixed_point to_fixed(float change) { return (fixed_point)(long long)llrin
 DEVICE float from_fixed(fixed_point sum) { return (float)((double)(long long)sum / FIXED_ONE); }
 
 #ifdef __CUDACC__
-DEVICE float load(const float* from) { return __ldcg(from); }  // not from L1, which does not see what others wrote
+DEVICE float load(const float* from) { return __ldcg(from); }  // bypass L1: L1 does not see writes of other blocks
 DEVICE float4 load4(const float* from) { return __ldcg((const float4*)from); }
 DEVICE void add(float* to, float change) { atomicAdd(to, change); }
 DEVICE void add4(float* to, float4 change) {
@@ -83,7 +83,7 @@ DEVICE void add4(float* to, float4 change) {
   atomicAdd(to, change.x), atomicAdd(to + 1, change.y), atomicAdd(to + 2, change.z), atomicAdd(to + 3, change.w);
 #endif
 }
-// Puts a number where `expected` is, bit for bit; returns what was there.
+// Store a number if the old value equals `expected` bit for bit; return the old value.
 DEVICE float swap_if(float* at, float expected, float number) {
   return __int_as_float(atomicCAS((int*)at, __float_as_int(expected), __float_as_int(number)));
 }
@@ -111,7 +111,8 @@ DEVICE fixed_point take(fixed_point* from) {
 }
 #endif
 
-// Add a change to a weight: at once, to the sum of changes, or take that sum, in which this change is one of many.
+// Add a change to a weight (DIRECT), add the change to the sum of changes (COLLECT), or move the sum to the weight
+// (APPLY).
 DEVICE void change_weight(float* weights, fixed_point* sums, long long at, float change, int phase) {
   if (phase == DIRECT) {
     add(weights + at, change);
@@ -123,8 +124,8 @@ DEVICE void change_weight(float* weights, fixed_point* sums, long long at, float
   }
 }
 
-// The next step that no block has taken. Blocks that always took every so-manieth would drift apart by thousands of
-// steps, since some texts are long; so, those under way at once are neighbors.
+// Return the next step that no block has taken. With a fixed stride, blocks with long texts would fall thousands of
+// steps behind; with a counter, concurrent steps are neighbors.
 DEVICE long long next_step(long long* taken) {
 #ifdef __CUDACC__
   __shared__ long long mine;
@@ -138,11 +139,11 @@ DEVICE long long next_step(long long* taken) {
 #endif
 }
 
-// The sum over all threads of the block, in an order that depends on nothing else; every thread gets it.
-DEVICE float block_sum(float value, float* room) {  // room for a number of each warp
+// Return the sum over all threads of the block, in a fixed order, to every thread.
+DEVICE float block_sum(float value, float* room) {  // (n_warps,) shared memory
 #ifdef __CUDACC__
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
-  SYNC();  // room may still be read by a sum before
+  SYNC();  // an earlier sum may still read room
   if (LANE == 0) room[WARP] = value;
   SYNC();
   value = 0;
@@ -151,7 +152,7 @@ DEVICE float block_sum(float value, float* room) {  // room for a number of each
   return value;
 }
 
-// Where the sorted entries from lo to hi have a column, -1 where they do not.
+// Return the position of a column among the sorted entries from lo to hi, -1 if absent.
 DEVICE long long place_of(const Rows& rows, long long lo, long long hi, int column) {
   const long long end = hi;
   while (lo < hi) {
@@ -165,13 +166,13 @@ DEVICE long long place_of(const Rows& rows, long long lo, long long hi, int colu
   return lo < end && rows.indices[lo] == column ? lo : -1;
 }
 
-// The value of a column in the sorted entries from lo to hi, 0 where there is none.
+// Return the value of a column among the sorted entries from lo to hi, 0 if absent.
 DEVICE float value_at(const Rows& rows, long long lo, long long hi, int column) {
   const long long at = place_of(rows, lo, hi, column);
   return at < 0 ? 0.0f : rows.data[at];
 }
 
-// Whether z misses the margin; NaN does. The first thread counts it, and its hinge loss.
+// Return true if z misses the margin; NaN misses. The first thread adds the violation and the hinge loss to the tally.
 DEVICE bool violates(float z, float margin, double* tally) {
   const bool missed = !(z >= margin);
   if (missed && THREAD == 0) {
@@ -181,7 +182,7 @@ DEVICE bool violates(float z, float margin, double* tally) {
   return missed;
 }
 
-// What a diagonal W adds to the score of a document, a share of it in each thread.
+// Return the calling thread's share of a diagonal W's contribution to the score of a document.
 DEVICE float diagonal_score(const float* diagonal, const Rows& Q, long long q_lo, long long q_hi, const Rows& D,
                             long long lo, long long hi) {
   float z = 0;
@@ -192,7 +193,7 @@ DEVICE float diagonal_score(const float* diagonal, const Rows& Q, long long q_lo
   return z;
 }
 
-// The step of a diagonal W for one document; e is negative for the worse one.
+// Take the step of a diagonal W for one document; e is negative for the worse document.
 DEVICE void diagonal_step(float* diagonal, fixed_point* sums, const Rows& Q, long long q_lo, long long q_hi,
                           const Rows& D, long long lo, long long hi, float e, int phase) {
   for (long long j = lo + THREAD; j < hi; j += N_THREADS) {

@@ -1,10 +1,10 @@
 // Margin rank loss on a diagonal W: a learned weight for each word (kernels/diagonal.py).
 #include "common.cuh"
 
-// One pass over n preferences, a block for each; changes `weights` (n_terms). `scores` (n) gets z = w·(q (d+ - d-)), and
-// in APPLY says which preferences missed their margin. `tally` (n_blocks, 2) gains violations and loss.
+// One pass over n preferences, a block for each; changes `weights` (n_terms). DIRECT and COLLECT write
+// z = w·(q (d+ - d-)) to `scores` (n); APPLY reads z. `tally` (n_blocks, 2) gains violations and loss.
 //
-// Races: two blocks may read a weight while the other changes it; sums of changes are atomic, so none is lost.
+// Races: a block may read a weight while another block changes the weight. Changes are atomic; no change is lost.
 KERNEL diagonal_advance(float* weights, fixed_point* sums, const long long* q_indptr, const int* q_indices,
                         const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
                         const int* query, const int* better, const int* worse, const float* step_size,

@@ -1,9 +1,9 @@
-// What queries ask of the words of documents under a sparse W: q'W.
+// Expanded queries q'W under a sparse W.
 #include "common.cuh"
 
-// One pass over n queries, a block for each; adds `scale` times q'W to its row of `expanded` (n, width). Words of a query
-// come one after the other and columns of a row of W differ, so that no two threads add to the same place at once: no
-// races, and the same bits every time.
+// One pass over n queries, a block for each; adds `scale` times q'W to the query's row of `expanded` (n, width). A
+// block processes the words of its query in order, and the columns of a row of W differ. No two threads add to the same
+// entry at once: there are no races, and the bits are the same every time.
 KERNEL expand_queries(const long long* q_indptr, const int* q_indices, const double* q_data, const long long* w_indptr,
                       const int* w_indices, const double* w_data, double scale, long long n, long long width,
                       double* expanded) {

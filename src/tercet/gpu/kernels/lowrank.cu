@@ -1,6 +1,6 @@
-// Margin rank loss on W = U'V + diag(w) (kernels/lowrank.py). A warp reads a word's factors four to a lane, and words of
-// a text are shared out among the warps of a block; rows are `stride` floats apart, a multiple of 4, and what lies
-// between `width` and `stride` is zero and stays so.
+// Margin rank loss on W = U'V + diag(w) (kernels/lowrank.py). A warp reads a word's factors, four to a lane. The warps
+// of a block share the words of a text. Rows are `stride` floats apart, a multiple of 4; the floats between `width` and
+// `stride` are and stay zero.
 #include "common.cuh"
 
 DEVICE float4 times(float x, float4 v) { return float4{x * v.x, x * v.y, x * v.z, x * v.w}; }
@@ -9,7 +9,7 @@ DEVICE void gain(float4* to, float x, float4 v) {
   to->x += x * v.x, to->y += x * v.y, to->z += x * v.z, to->w += x * v.w;
 }
 
-// This warp's share of x times the latent vector of a text, at the components from c on.
+// Return the calling warp's share of x times the latent vector of a text, for the four components from c on.
 DEVICE void add_latent(float4* latent, const float* factors, int stride, int c, const Rows& rows, long long lo,
                        long long hi, float x) {
 #pragma unroll 4
@@ -18,7 +18,7 @@ DEVICE void add_latent(float4* latent, const float* factors, int stride, int c, 
   }
 }
 
-// Add to the factors of a text's words x times their values times `change`, (stride) floats in shared memory.
+// Add x * value * `change` to the factors of each word of a text; `change` has (stride) floats in shared memory.
 DEVICE void add_to_words(float* factors, fixed_point* sums, const unsigned char* rare, int stride, const Rows& rows,
                          long long lo, long long hi, float x, const float* change, int phase) {
   for (long long a = lo + WARP; a < hi; a += N_WARPS) {
@@ -40,7 +40,7 @@ DEVICE void add_to_words(float* factors, fixed_point* sums, const unsigned char*
   }
 }
 
-// Sum what warps have of a latent vector, (n_warps, stride), into its first row.
+// Sum the warps' shares of a latent vector, (n_warps, stride), into the first row.
 DEVICE void sum_warps(float* parts, int stride) {
   for (int c = THREAD; c < stride; c += N_THREADS) {
     float total = 0;
@@ -64,13 +64,12 @@ KERNEL latent_vectors(const float* V, int stride, const long long* d_indptr, con
 
 // One pass over n preferences, a block for each; changes U (n_query_terms, stride), V (n_doc_terms, stride), the same
 // array when tied, and, when learned, `diagonal` (n_terms). Both gradients are taken at the old U and V. With `latent`
-// (n_docs, stride), rows V d, V stays as it is. `rare_q`, `rare_d` mark words whose factors stay zero. What is
-// not wanted is null.
-// `scores` (n) gets z; in APPLY it says which preferences missed their margin, and `kept` (n, 2, stride) has the latent
-// vectors that COLLECT found. `tally` (n_blocks, 2) gains violations and loss.
+// (n_docs, stride), the rows V d, V is not changed. `rare_q`, `rare_d` mark words whose factors stay zero. Unused
+// arrays are null. DIRECT and COLLECT write z to `scores` (n); COLLECT writes latent vectors to `kept` (n, 2, stride);
+// APPLY reads both. `tally` (n_blocks, 2) gains violations and loss.
 //
-// Races: a block reads factors while others change them, so that it may see some of another's step and not all of it.
-// Changes are atomic, so none is lost.
+// Races: a block may read factors while another block changes them, and then sees a part of the other block's step.
+// Changes are atomic; no change is lost.
 KERNEL RESIDENT(128, 8)
 lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u, fixed_point* sums_v,
                        fixed_point* sums_d, int stride, int learn_diagonal, const unsigned char* rare_q,
@@ -97,7 +96,7 @@ lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u, fixed_
       }
       SYNC();
     } else {
-      SYNC();  // the step before is done with its latent vectors
+      SYNC();  // the previous step may still read its latent vectors
       for (int c = 4 * LANE; c < stride; c += 4 * N_LANES) {
         float4 u = {0, 0, 0, 0}, v = {0, 0, 0, 0};
         add_latent(&u, U, stride, c, Q, q_lo, q_hi, 1.0f);
@@ -146,7 +145,7 @@ lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u, fixed_
   }
 }
 
-// The length of a vector that sum_warps has made, in every thread; the vector is then of length 1.
+// Return the length of a vector from sum_warps to every thread, and scale the vector to length 1.
 DEVICE float make_unit(float* vector, int stride, float* room) {
   float squares = 0;
   for (int c = THREAD; c < stride; c += N_THREADS) squares += vector[c] * vector[c];
@@ -157,9 +156,9 @@ DEVICE float make_unit(float* vector, int stride, float* room) {
   return length;
 }
 
-// The same on cosines of latent vectors: cos(U q, V d+) - cos(U q, V d-) is to reach the margin, and a step is one of its
-// exact gradient, taken at the old U and V. A text without a latent vector has cosines of 0 and is not moved. In APPLY
-// `kept` (n, 3, stride) has the gradients that COLLECT found. Races as in `lowrank_advance`.
+// The same on cosines of latent vectors: cos(U q, V d+) - cos(U q, V d-) must reach the margin. A step follows the
+// exact gradient at the old U and V. A text without a latent vector has cosines of 0, and its factors do not change.
+// COLLECT writes the gradients to `kept` (n, 3, stride); APPLY reads the gradients. Races as in `lowrank_advance`.
 KERNEL cosine_advance(float* U, float* V, fixed_point* sums_u, fixed_point* sums_v, int stride,
                       const unsigned char* rare_q, const unsigned char* rare_d, float* kept, const long long* q_indptr,
                       const int* q_indices, const float* q_data, const long long* d_indptr, const int* d_indices,
@@ -175,7 +174,7 @@ KERNEL cosine_advance(float* U, float* V, fixed_point* sums_u, fixed_point* sums
   for (long long s = BLOCK; s < n; s += N_BLOCKS) {
     const auto [q_lo, q_hi, b_lo, b_hi, w_lo, w_hi] = entries_of(Q, D, query[s], better[s], worse[s]);
     bool missed;
-    SYNC();  // the step before is done with its gradients
+    SYNC();  // the previous step may still read its gradients
     if (phase == APPLY) {
       missed = !(scores[s] >= margin[s]);
       if (missed) {
@@ -211,7 +210,7 @@ KERNEL cosine_advance(float* U, float* V, fixed_point* sums_u, fixed_point* sums
       const float cos_b = block_sum(to_better, room), cos_w = block_sum(to_worse, room);
       if (THREAD == 0) scores[s] = cos_b - cos_w;
       missed = violates(cos_b - cos_w, margin[s], tally + 2 * BLOCK);
-      if (missed) {  // the gradients take the places of the vectors
+      if (missed) {  // the gradients overwrite the vectors
         const float e = step_size[s];
         const float e_q = q_length > 0 ? e / q_length : 0.0f;
         const float e_b = b_length > 0 && q_length > 0 ? e / b_length : 0.0f;

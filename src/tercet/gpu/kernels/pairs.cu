@@ -6,7 +6,7 @@
 // SUPPORT: weights, and NaN outside the support.
 enum { PLAIN = 0, LEVELS = 1, SUPPORT = 2 };
 
-#define TILE 1024  // words of two documents that are looked at together
+#define TILE 1024  // words of two documents processed together
 
 DEVICE float soft(float level, float cum) { return fmaxf(level - cum, 0.0f) + fminf(level + cum, 0.0f); }
 
@@ -15,8 +15,8 @@ DEVICE float weight_of(float entry, float cum, int form) {
   return form == PLAIN || entry == entry ? entry : 0.0f;
 }
 
-// Words from `first` on of d+ - d-: those of the better document, then those of the worse one that the better one lacks.
-// A word of both that the latter would repeat, or that cancels, has the value 0.
+// Load the words of d+ - d- from `first` on: words of the better document, then words of the worse document. A word of
+// both documents counts with the better document and has the value 0 with the worse one; a word that cancels has 0.
 DEVICE int load_difference(const Rows& D, long long b_lo, long long b_hi, long long w_lo, long long w_hi,
                            long long first, int* cols, float* vals) {
   const long long n_better = b_hi - b_lo, left = n_better + (w_hi - w_lo) - first;
@@ -36,14 +36,14 @@ DEVICE int load_difference(const Rows& D, long long b_lo, long long b_hi, long l
   return n;
 }
 
-// One pass over n preferences, a block for each; changes W (n_query_terms, stride), whose columns are those of D. A warp
-// takes a word of the query, its lanes the words of the documents. `own` has the column of each query word itself where
-// those weights are held at zero. `cum` (n) has the shrinkage handed out before each step. `taken` counts the steps that blocks have
-// begun. `scores` (n) gets z; in APPLY it says which preferences missed their margin. `tally` (n_blocks, 2) gains
-// violations and loss.
+// One pass over n preferences, a block for each; changes W (n_query_terms, stride), whose columns are those of D. A
+// warp takes a word of the query, its lanes the words of the documents. `own` has each query word's own column if those
+// weights are held at zero. `cum` (n) has the shrinkage handed out before each step. `taken` counts the steps that
+// blocks have begun. DIRECT and COLLECT write z to `scores` (n); APPLY reads z. `tally` (n_blocks, 2) gains violations
+// and loss.
 //
-// Races: two blocks may read an entry while the other changes it, and a level written at one cum may be read at that of
-// a step before or after: one preference more or less among many. Changes are atomic, so none is lost.
+// Races: a block may read an entry while another block changes the entry, and may read a level written at the cum of a
+// neighboring step. The error is the effect of one preference among many. Changes are atomic; no change is lost.
 KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, const int* own, const float* cum,
                      long long* taken, const long long* q_indptr, const int* q_indices,
                      const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
@@ -101,7 +101,7 @@ KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, co
             sum = from_fixed(collected);
           }
           float entry = load(W + at);
-          while (entry == entry) {  // until nobody else has changed it meanwhile; NaN stays
+          while (entry == entry) {  // retry until no other block changes the entry meanwhile; NaN stays
             const float weight = weight_of(entry, shrunk, form) + sum;
             const float found = swap_if(W + at, entry, form == SUPPORT ? weight : weight + copysignf(shrunk, weight));
             if (same_bits(found, entry)) break;
