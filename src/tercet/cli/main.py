@@ -23,7 +23,7 @@ VERBS = {
     "search": ("tercet.cli.search:search", "Find the best documents of an index for a text."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page for teaching."),
     "mcp": ("tercet.cli.mcp:mcp", "Serve a folder or an index to an agent."),
-    "clicks": ("tercet.cli.clicks:clicks", "Describe a click log, and write judgements."),
+    "clicks": ("tercet.cli.clicks:clicks", "Describe a click log."),
     "report": ("tercet.cli.report:report", "Print the report of a MODEL, or write it as a page."),
     "explain": ("tercet.cli.explain:explain", "Explain the score of a document, or the weights of a word."),
     "eval": ("tercet.cli.evaluate:evaluate", "Measure and compare models, runs, or interleaved lists."),
