@@ -30,13 +30,13 @@ def clicks(log: tuple[Path, ...]) -> None:
     """
     whole = read_clicks(log)
     odd = odd_sessions(whole)
-    kept = without_odd_sessions(whole, odd)
-    curve = estimate_examination(kept)
-    chosen = choose_examination(kept, curve)
-    for note in kept.notes:
+    usable = without_odd_sessions(whole, odd)
+    curve = estimate_examination(usable)
+    chosen = choose_examination(usable, curve)
+    for note in usable.notes:
         echo(f"note: {note}", err=True)
-    _print_facts(kept, odd)
-    _print_curve(curve, *_by_rank(kept))
+    _print_facts(usable, odd)
+    _print_curve(curve, *_by_rank(usable))
     echo(f"learning weighs clicks by {chosen.source}")
 
 
@@ -52,10 +52,10 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
         echo(f"{sum(log.randomized):,} lists were shown in random order")
     if log.interleaved:
         echo(f"{sum(log.interleaved):,} lists were interleaved (tercet serve --interleave)")
-    for one in odd[:SESSIONS]:
-        rate = f"{one.n_clicked:,} clicks on {one.n_shown:,} documents"
-        lists = "1 list" if one.n_lists == 1 else f"{one.n_lists:,} lists"
-        echo(f"left out: {one.name}: {one.reason}: {lists}, {rate}")
+    for session in odd[:SESSIONS]:
+        rate = f"{session.n_clicked:,} clicks on {session.n_shown:,} documents"
+        lists = "1 list" if session.n_lists == 1 else f"{session.n_lists:,} lists"
+        echo(f"left out: {session.name}: {session.reason}: {lists}, {rate}")
     if len(odd) > SESSIONS:
         echo(f"left out: {len(odd) - SESSIONS:,} more")
     _print_unanswered(log)
@@ -74,21 +74,23 @@ def _print_unanswered(log: ClickLog) -> None:
 
 def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
     """Return the numbers of shown and clicked documents by rank."""
-    shown: Counter[int] = Counter()
-    clicked: Counter[int] = Counter()
+    n_shown: Counter[int] = Counter()
+    n_clicked: Counter[int] = Counter()
     for impression in log.impressions:
-        wanted = set(impression.clicked)
-        shown.update(range(len(impression.shown)))
-        clicked.update(rank for rank, doc_id in enumerate(impression.shown) if doc_id in wanted)
-    return [shown[rank] for rank in range(len(shown))], [clicked[rank] for rank in range(len(shown))]
+        clicked_ids = set(impression.clicked)
+        n_shown.update(range(len(impression.shown)))
+        n_clicked.update(rank for rank, doc_id in enumerate(impression.shown) if doc_id in clicked_ids)
+    return [n_shown[rank] for rank in range(len(n_shown))], [n_clicked[rank] for rank in range(len(n_shown))]
 
 
-def _print_curve(curve: ExaminationCurve | None, shown: list[int], clicked: list[int]) -> None:
+def _print_curve(curve: ExaminationCurve | None, n_shown: list[int], n_clicked: list[int]) -> None:
     head = "" if curve is None else "  estimate"
     echo(f"\n{'rank':>4} {'shown':>9} {'clicks':>8} {'rate':>6}  guess{head}")
-    for rank in range(min(len(shown), RANKS)):
-        rate = clicked[rank] / shown[rank]
-        line = f"{rank + 1:>4} {shown[rank]:>9,} {clicked[rank]:>8,} {rate:>6.3f}  {examination_guess(rank + 1):.3f}"
+    for rank in range(min(len(n_shown), RANKS)):
+        rate = n_clicked[rank] / n_shown[rank]
+        line = (
+            f"{rank + 1:>4} {n_shown[rank]:>9,} {n_clicked[rank]:>8,} {rate:>6.3f}  {examination_guess(rank + 1):.3f}"
+        )
         if curve is not None:
             interval = "unknown"
             if rank < len(curve.values) and np.isfinite(curve.low[rank]):

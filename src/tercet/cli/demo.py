@@ -116,11 +116,11 @@ def _refuse_others(output: Path) -> None:
 
 
 def _print_test(console: Console, model: TextModel, collection: JudgedTexts) -> None:
-    """Print BM25 and the model on queries that nothing was learned from."""
+    """Print the measures of BM25 and of the model on the test queries."""
     judged, docs = collection.qrels["test"], collection.docs
     asked = {qid: collection.queries[qid] for qid in judged}
     systems = {"BM25": TextModel.bm25(docs.values()), "learned": model}
-    runs = {name: one.rank(asked, docs, k=len(docs)) for name, one in systems.items()}
+    runs = {name: system.rank(asked, docs, k=len(docs)) for name, system in systems.items()}
     comparison = compare(judged, runs, "RR", baseline="BM25")
     console.print(f"\n[bold]On {len(judged)} other queries[/], reciprocal rank of the first answer")
     for name, evaluation in comparison.systems.items():

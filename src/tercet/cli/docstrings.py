@@ -88,7 +88,7 @@ def _public_modules(packages: Sequence[str]) -> list[types.ModuleType]:
             with warnings.catch_warnings():  # deprecated modules warn
                 warnings.simplefilter("ignore")
                 module = importlib.import_module(name)
-        except (Exception, SystemExit):  # whatever its code raises
+        except (Exception, SystemExit):  # an import runs any code
             if name in packages:
                 raise
             continue
@@ -187,7 +187,7 @@ def _entries(section: str) -> Iterator[tuple[str, str]]:
         first, *rest = block.strip("\n").split("\n")
         entry = _ENTRY.fullmatch(first.strip())
         description = "" if entry is None else " ".join(" ".join((entry["description"] or "", *rest)).split())
-        if entry is not None and re.search(r"\w", description):  # SciPy puts ".." where there is none
+        if entry is not None and re.search(r"\w", description):  # SciPy writes ".." for a missing description
             for name in _MARKUP.sub("", entry["names"]).split(","):
                 yield name, description
 
@@ -210,4 +210,6 @@ def _divided(n: int, random_state: int) -> list[str]:
     ends = np.cumsum([round(share * n) for share in SPLITS.values()])
     rank = np.random.default_rng(random_state).permutation(n)
     names = list(SPLITS)
-    return [names[min(int(np.searchsorted(ends, place, side="right")), len(names) - 1)] for place in rank.tolist()]
+    return [
+        names[min(int(np.searchsorted(ends, position, side="right")), len(names) - 1)] for position in rank.tolist()
+    ]

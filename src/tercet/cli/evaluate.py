@@ -44,7 +44,7 @@ from tercet.report import shown_interval, shown_p
 
 TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")
 _LONGEST_QUERY = 60
-_WIDTH = 140  # characters of a table that no terminal shows
+_WIDTH = 140  # characters of a table outside a terminal
 
 significance_options = together(
     click.option("--baseline", help="Test every other system against this one.  [default: every pair]"),

@@ -41,7 +41,7 @@ def explain(
         text_model = open_model(model or source)
         for word in words:
             pairs = text_model.related(word, count)
-            echo(f"{word}: " + "  ".join(f"{other} {weight:+.3f}" for other, weight in pairs))
+            echo(f"{word}: " + "  ".join(f"{related_word} {weight:+.3f}" for related_word, weight in pairs))
         return
     if text is None or document is None:
         raise click.UsageError("name a text and a document's id, or --word")

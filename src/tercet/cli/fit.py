@@ -179,7 +179,7 @@ def _fit_texts(
         "name": name,
     }
     settings: dict[str, Any] = {"ranker": list(rankers), "random_state": seed, "options": options}
-    given = {
+    evidence_options = {
         "--field": fields,
         "--feature": features,
         "--preferences": preferences,
@@ -188,21 +188,24 @@ def _fit_texts(
     }
     if isinstance(texts, Labeled):
         _refuse(
-            {**given, "--links": links, "--parallel": parallel, "--new-documents": new_documents},
+            {**evidence_options, "--links": links, "--parallel": parallel, "--new-documents": new_documents},
             "labeled texts have classes and nothing else to learn from",
         )
         return fit_labeled(texts.train.texts, texts.train.labels, measure=measure or "AP", **settings)
     if parallel:
-        others = {"--judgements": texts.qrels, "--links": links, "--vocabulary": vocabulary, "--measure": measure}
+        text_options = {"--judgements": texts.qrels, "--links": links, "--vocabulary": vocabulary, "--measure": measure}
         _refuse(
-            {**given, **others, "--new-documents": new_documents, "--budget": budget},
+            {**evidence_options, **text_options, "--new-documents": new_documents, "--budget": budget},
             "--parallel learns from translations alone",
         )
         translated = read_parallel(parallel, texts.docs)
         analyzer = analyzer_of(language)
         return fit_parallel(translated, texts.docs, doc_analyzer=analyzer, n_steps=steps, random_state=seed)
     if links:
-        _refuse({**given, "--judgements": texts.qrels}, "with --links documents are queries, and a tenth is held out")
+        _refuse(
+            {**evidence_options, "--judgements": texts.qrels},
+            "with --links documents are queries, and a tenth is held out",
+        )
         linked = _read_links(links, texts)
         return fit_linked(texts.docs, linked, measure=measure or "AP", new_documents=new_documents, **settings)
     options |= {"fields": _field_weights(fields), "features": features}
@@ -241,9 +244,9 @@ def _fit_texts(
     )
 
 
-def _refuse(given: Mapping[str, Any], why: str) -> None:
+def _refuse(options: Mapping[str, Any], why: str) -> None:
     """Raise `InputError` for options that do not apply to this kind of evidence."""
-    for option, value in given.items():
+    for option, value in options.items():
         if value:
             raise InputError(f"{why}; leave out {option}")
 
@@ -282,11 +285,11 @@ def _taught_triplets(taught: Mapping[Path, TaughtFile], texts: JudgedTexts) -> l
     """Return the taught preferences between known documents, with queries as texts."""
     triplets: list[Triplet] = []
     for path, file in taught.items():
-        kept = [triplet for triplet in file.triplets if triplet[1] in texts.docs and triplet[2] in texts.docs]
-        left_out = len(file.triplets) - len(kept)
+        usable = [triplet for triplet in file.triplets if triplet[1] in texts.docs and triplet[2] in texts.docs]
+        left_out = len(file.triplets) - len(usable)
         gone = f"; left out, on removed documents: {left_out:,}" if left_out else ""
-        echo(f"{path}: preferences: {len(kept):,}, taught by actions: {file.last:,}{gone}")
-        triplets += kept
+        echo(f"{path}: preferences: {len(usable):,}, taught by actions: {file.last:,}{gone}")
+        triplets += usable
     return triplets
 
 

@@ -146,12 +146,12 @@ def _tell_formats(path: Path, formats: Mapping[str, str]) -> None:
 
 
 def _open_documents(path: Path) -> tuple[DataTable, DocumentRoles]:
-    said = table_settings(path)
-    table = said.open(path)
-    roles = document_roles(table, said.id, said.text)
+    settings = table_settings(path)
+    table = settings.open(path)
+    roles = document_roles(table, settings.id, settings.text)
     private = project_of(click.get_current_context()).private
-    kept = tuple(name for name in roles.stored_fields if name not in private)
-    roles = replace(roles, stored_fields=kept, left_out=private)
+    stored_fields = tuple(name for name in roles.stored_fields if name not in private)
+    roles = replace(roles, stored_fields=stored_fields, left_out=private)
     tell_once(f"{path}: {table.form}; {roles}")
     return table, roles
 
@@ -173,9 +173,9 @@ def read_query_texts(path: Path) -> dict[str, str]:
 def tell_once(message: str) -> None:
     """Print a line once, since a file may be opened twice."""
     context = click.get_current_context(silent=True)
-    said = set() if context is None else context.meta.setdefault("tercet.said", set())
-    if message not in said:
-        said.add(message)
+    printed = set() if context is None else context.meta.setdefault("tercet.said", set())
+    if message not in printed:
+        printed.add(message)
         echo(message)
 
 
@@ -295,5 +295,5 @@ def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None
     if counts:
         named = ", ".join(f"{word} ({count:,})" for word, count in counts.most_common(_WORDS_NAMED))
         where = "" if path is None else f"{path}: "
-        some = f"{sum(map(bool, unknown)):,} of {len(unknown):,} queries"
-        echo(f"note: {where}{some} have words that the model does not know: {named}", err=True)
+        count = f"{sum(map(bool, unknown)):,} of {len(unknown):,} queries"
+        echo(f"note: {where}{count} have words that the model does not know: {named}", err=True)

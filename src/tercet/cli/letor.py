@@ -105,12 +105,12 @@ def open_rows(path: Path, model: FeatureModel) -> LetorData:
 def print_features(model: FeatureModel) -> None:
     """Print the features with the largest weights, each with a bar."""
     features = model.features()
-    shown = features[:MOST_FEATURES_SHOWN]
-    number = max((len(str(row.feature)) for row in shown), default=0)
-    width = min(max((len(row.name or "") for row in shown), default=0), _LONGEST_LABEL)
-    for row in shown:
+    strongest = features[:MOST_FEATURES_SHOWN]
+    number = max((len(str(row.feature)) for row in strongest), default=0)
+    width = min(max((len(row.name or "") for row in strongest), default=0), _LONGEST_LABEL)
+    for row in strongest:
         bar = "█" * max(1, round(BAR_WIDTH * abs(row.weight / features[0].weight)))
         name = f"  {(row.name or '')[:width]:<{width}}" if width else ""
         echo(f"  {row.feature:>{number}}{name}  {row.weight:+.4g}".ljust(number + width + 16) + f"  {bar}")
-    if len(features) > len(shown):
-        echo(f"  and {len(features) - len(shown):,} more with smaller weights")
+    if len(features) > len(strongest):
+        echo(f"  and {len(features) - len(strongest):,} more with smaller weights")

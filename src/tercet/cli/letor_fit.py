@@ -90,17 +90,17 @@ def fit(
     _finish(model, output)
 
 
-def _learner(given: NameWithParameters, n_rows: int, seed: int) -> dict[str, Any]:
+def _learner(named: NameWithParameters, n_rows: int, seed: int) -> dict[str, Any]:
     """Return the ranker and the penalties to choose from; a given penalty is not chosen."""
-    ranker = feature_ranker(given, seed)
+    ranker = feature_ranker(named, seed)
     if isinstance(ranker, SparseLinearRanker):
-        penalty = given.parameters.get(ranker._penalty_name)
+        penalty = named.parameters.get(ranker._penalty_name)
         return {"ranker": ranker, "l1s": None if penalty is None else [penalty]}
     if not isinstance(ranker, RankRLS):
         return {"ranker": ranker}
-    if ranker.kernel != "linear" and n_rows > MANY_ROWS and "n_basis" not in given.parameters:
+    if ranker.kernel != "linear" and n_rows > MANY_ROWS and "n_basis" not in named.parameters:
         ranker.set_params(n_basis=N_BASIS)
-    return {"ranker": ranker, "l2s": None if "l2" in given.parameters else L2S}
+    return {"ranker": ranker, "l2s": None if "l2" in named.parameters else L2S}
 
 
 def _names(path: Path | None, n_features: int) -> tuple[str, ...] | None:

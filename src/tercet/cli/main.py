@@ -75,7 +75,7 @@ class Tercet(LazyGroup):
         except (TercetError, OSError, MemoryError) as error:
             self._fail(ctx, error)
         except ValueError as error:
-            from sklearn.exceptions import NotFittedError  # imported late: half a second
+            from sklearn.exceptions import NotFittedError  # a slow import
 
             if not isinstance(error, NotFittedError):
                 raise
@@ -141,6 +141,6 @@ def main() -> None:
     log.addHandler(LogHandler())
     log.setLevel(logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal without arrows or é gets escapes, as on standard error.
+        # A terminal that cannot print arrows or é gets escapes, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
     cli(prog_name="tercet")

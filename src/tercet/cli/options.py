@@ -174,9 +174,9 @@ def remember_project(context: click.Context, project: Project) -> None:
 def remember_columns(model: TextModel) -> None:
     """Use the document columns of a model unless the folder names columns."""
     meta = click.get_current_context().meta
-    kept = meta.get(_REMEMBERED, TableSettings())
-    if model.text_columns and not kept.text:
-        meta[_REMEMBERED] = replace(kept, id=model.id_column, text=model.text_columns)
+    remembered = meta.get(_REMEMBERED, TableSettings())
+    if model.text_columns and not remembered.text:
+        meta[_REMEMBERED] = replace(remembered, id=model.id_column, text=model.text_columns)
 
 
 def table_settings(path: Path | None = None) -> TableSettings:
@@ -184,20 +184,20 @@ def table_settings(path: Path | None = None) -> TableSettings:
     context = click.get_current_context(silent=True)
     meta = {} if context is None else context.meta
     typed = TableSettings(**meta.get(_TABLES, {}))
-    kept = meta.get(_REMEMBERED, TableSettings())
-    if path is None or not kept or not path.is_file():
+    remembered = meta.get(_REMEMBERED, TableSettings())
+    if path is None or not remembered or not path.is_file():
         return typed
-    encoding = typed.encoding or kept.encoding
+    encoding = typed.encoding or remembered.encoding
     try:
         columns = set(replace(typed, encoding=encoding).open(path).columns)
     except FormatError:  # the reader reports the error
         return typed
-    known = {role: column for role, column in kept.columns.items() if column in columns}
-    text = kept.text if kept.text and columns.issuperset(kept.text) else None
+    remembered_columns = {role: column for role, column in remembered.columns.items() if column in columns}
+    text = remembered.text if remembered.text and columns.issuperset(remembered.text) else None
     return TableSettings(
-        typed.id or (kept.id if kept.id in columns else None),
+        typed.id or (remembered.id if remembered.id in columns else None),
         typed.text or text,
-        {**known, **typed.columns},
+        {**remembered_columns, **typed.columns},
         encoding,
     )
 
@@ -211,8 +211,8 @@ def bad_rows() -> BadRows:
 
 def evidence_settings(path: Path) -> dict[str, Any]:
     """Return the options about tables as parameters of the readers of evidence."""
-    said = table_settings(path)
-    return {"columns": said.columns, "encoding": said.encoding, "refused": bad_rows()}
+    settings = table_settings(path)
+    return {"columns": settings.columns, "encoding": settings.encoding, "refused": bad_rows()}
 
 
 @contextmanager

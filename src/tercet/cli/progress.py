@@ -15,8 +15,8 @@ class ProgressLines:
     def __init__(self) -> None:
         self._next = time.monotonic() + SAY_EVERY_SECONDS
 
-    def documents(self, done: int) -> None:
-        """Report the number of documents that are done."""
+    def documents(self, n_documents: int) -> None:
+        """Report the number of processed documents."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + SAY_EVERY_SECONDS
-            echo(f"{done:,} documents so far", err=True)
+            echo(f"{n_documents:,} documents so far", err=True)

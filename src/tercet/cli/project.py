@@ -55,8 +55,8 @@ class Project:
             values = tomllib.loads(path.read_text("utf-8"))
         except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"{path}: {error}") from error
-        defaults = {one.name: getattr(cls(), one.name) for one in fields(cls) if one.name != "options"}
-        known: dict[str, Any] = {}
+        defaults = {setting.name: getattr(cls(), setting.name) for setting in fields(cls) if setting.name != "options"}
+        settings: dict[str, Any] = {}
         options: dict[str, Mapping[str, Any]] = {}
         for key, value in values.items():
             if key in verbs and isinstance(value, dict):
@@ -64,16 +64,16 @@ class Project:
             elif key not in defaults:
                 raise InputError(f"{path}: there is no setting {key!r}{did_you_mean(key, (*defaults, *verbs))}")
             elif isinstance(defaults[key], tuple):
-                known[key] = tuple(value) if isinstance(value, list) else (value,)
+                settings[key] = tuple(value) if isinstance(value, list) else (value,)
             else:
-                known[key] = value
-        for key, value in known.items():
+                settings[key] = value
+        for key, value in settings.items():
             texts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
             is_table = isinstance(defaults[key], dict)
             if isinstance(value, dict) != is_table or not all(isinstance(text, str) for text in texts):
                 kind = "a table of texts" if is_table else "a text"
                 raise InputError(f"{path}: {key} is {value!r}; {kind} is expected")
-        return cls(**known, options=options)
+        return cls(**settings, options=options)
 
     @property
     def tables(self) -> TableSettings:
@@ -83,10 +83,10 @@ class Project:
     def write(self, path: Path = Path(NAME)) -> None:
         """Write the settings as TOML, atomically."""
         lines = [_HEAD]
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for setting in fields(self):
+            value = getattr(self, setting.name)
             if value and not isinstance(value, Mapping):
-                lines.append(f"{one.name} = {_toml(value)}\n")
+                lines.append(f"{setting.name} = {_toml(value)}\n")
         for name, table in {"columns": self.columns, **self.options}.items():
             if table:
                 lines += [f"\n[{name}]\n", *(f"{_toml(key)} = {_toml(value)}\n" for key, value in table.items())]

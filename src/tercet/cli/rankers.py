@@ -42,8 +42,8 @@ def parse_ranker(text: str, cls_of: Callable[[str], type[Ranker]]) -> NameWithPa
         if not equals:
             raise ParameterError(f"{assignment!r} has no value; write KEY=VALUE, as in {name}:{key}=1")
         if key not in allowed:
-            known = f"its parameters: {', '.join(allowed)}" if allowed else "it has none"
-            raise ParameterError(f"{name} has no parameter {key!r}; {known}")
+            parameters_note = f"its parameters: {', '.join(allowed)}" if allowed else "it has none"
+            raise ParameterError(f"{name} has no parameter {key!r}; {parameters_note}")
         if key in parameters:
             raise ParameterError(f"{name} has {key!r} twice")
         parameters[key] = _typed(value.strip(), hints[key])

@@ -54,12 +54,12 @@ def search(
         raise click.UsageError("--queries and -o go together")
     if queries is not None and (why or as_json or filters):
         raise click.UsageError("--why, --json and --filter are for one text; a TREC run cannot hold them")
-    other = None
+    replacement = None
     if model is not None:
         from tercet.cli.inputs import open_model  # loads every reader of data
 
-        other = open_model(model)
-    opened = open_index(index, other)
+        replacement = open_model(model)
+    opened = open_index(index, replacement)
     if queries is not None and output is not None:
         _write_run(opened, queries, output, count or 100)
         return

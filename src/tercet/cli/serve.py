@@ -16,7 +16,7 @@ from tercet.errors import MissingExtraError
 
 
 def taught_of(index: Path) -> Path:
-    """Return the path of what was taught to the service of an index, unless another is named."""
+    """Return the default path of the store of taught actions for an index."""
     folder = index.resolve()
     return folder.with_name(f"{folder.name}.taught.db")
 

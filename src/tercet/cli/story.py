@@ -37,7 +37,7 @@ def moved_to_top(index: Index, query: str, doc_id: str) -> TextModel:
     assert isinstance(model, TextModel)
     ids = [hit.doc_id for hit in index.search(query, len(index), cutoff=False)]
     passed = ids[: ids.index(doc_id)]
-    D = model.docs({one: index.text(one) for one in (doc_id, *passed)})
+    D = model.docs({listed_id: index.text(listed_id) for listed_id in (doc_id, *passed)})
     learner = OnlineLearner(model.weights)
     n = len(passed)
     learner.learn(
@@ -57,12 +57,12 @@ def tell_story(console: Console) -> None:
     table = Table("query", "rank before", "now", "moved most by", title_justify="left")
     for query in (QUERY, *OTHERS):
         added: dict[str, list[tuple[str, float]]] = {}
-        for word, other, weight in after.explain(query, ANSWER).pairs:
-            if word != other:
-                added.setdefault(word, []).append((other, weight))
+        for word, doc_word, weight in after.explain(query, ANSWER).pairs:
+            if word != doc_word:
+                added.setdefault(word, []).append((doc_word, weight))
         word, pairs = max(added.items(), key=lambda item: sum(weight for _, weight in item[1]))
-        others = ", ".join(other for other, _ in pairs[:2])
-        why = f"{word} → {others}, … {sum(weight for _, weight in pairs):+.2f}"
+        doc_words = ", ".join(doc_word for doc_word, _ in pairs[:2])
+        why = f"{word} → {doc_words}, … {sum(weight for _, weight in pairs):+.2f}"
         table.add_row(query, _rank(before, query), _rank(after, query), f"[reverse]{why}[/]")
     console.print("It counts for this query, and for others with its words:")
     console.print(table)

@@ -61,28 +61,28 @@ def up(
     from new clicks, and interleaves the new and the old model until clicks decide.
     """
     project = project_of(context)
-    place = Folders(Path(project.output if output is None else output))
+    folders = Folders(Path(project.output if output is None else output))
     if not learn_only:
-        project = _settle(project, documents, clicks, place, asks=not yes)
+        project = _settle(project, documents, clicks, folders, asks=not yes)
     remember_project(context, project)
     if learn_only:
-        _learn(project, place)
+        _learn(project, folders)
         return
-    is_new = bundle_kind(place.index) != INDEX
+    is_new = bundle_kind(folders.index) != INDEX
     if is_new:
-        _begin(project, place)
+        _begin(project, folders)
     else:
-        _update(project, place)
+        _update(project, folders)
     learner = None
-    if project.clicks or place.has_impressions:
+    if project.clicks or folders.has_impressions:
         if is_new and not no_serve:  # serve at once, and learn in the background
             learner = subprocess.Popen([sys.executable, "-m", "tercet", "up", "--learn"])
         else:
-            _learn(project, place)
+            _learn(project, folders)
     if no_serve:
         return
     try:
-        _serve(context, project, place)
+        _serve(context, project, folders)
     finally:
         if learner is not None:
             learner.terminate()
@@ -116,56 +116,59 @@ class Folders:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _settle(project: Project, documents: Path | None, clicks: Sequence[Path], place: Folders, *, asks: bool) -> Project:
+def _settle(
+    project: Project, documents: Path | None, clicks: Sequence[Path], folders: Folders, *, asks: bool
+) -> Project:
     """Decide on files and columns: options, else tercet.toml, else a guess; write tercet.toml."""
     typed = table_settings()
     file = documents or (Path(project.documents) if project.documents else None)
     if file is None:
         raise click.UsageError("name the table of documents: tercet up products.csv --clicks clicks.csv")
     logs = clicks or tuple(map(Path, project.clicks))
-    known = replace(
+    settings = replace(
         project,
         documents=str(file),
         clicks=tuple(map(str, logs)),
-        output=str(place.folder),
+        output=str(folders.folder),
         id=typed.id or project.id,
         text=typed.text or project.text,
         columns={**project.columns, **typed.columns},
         encoding=typed.encoding or project.encoding,
     )
-    found = known if known.id and known.text and documents is None else _guess(known, file, logs, asks)
-    if found != project:
-        found.write()
+    settled = settings if settings.id and settings.text and documents is None else _guess(settings, file, logs, asks)
+    if settled != project:
+        settled.write()
         echo(f"{NAME}: written; every tercet verb in this folder reads it")
-    return found
+    return settled
 
 
-def _guess(known: Project, file: Path, logs: Sequence[Path], asks: bool) -> Project:
+def _guess(project: Project, file: Path, logs: Sequence[Path], asks: bool) -> Project:
     """Guess all columns from names and cells, print the guess, and ask for missing columns."""
-    tables = known.tables
+    tables = project.tables
     table = tables.open(file)
     docs = sample(table)
     log_tables = {path: tables.open(path) for path in logs if path.is_file()}
     cells = {path: sample(log) for path, log in log_tables.items()}
     in_logs = {cell for columns in cells.values() for column in columns.values() for cell in column}
-    given = {"id": known.id, "text": known.text}
-    about_docs = guess_documents(table.columns, docs, in_logs, {role: named for role, named in given.items() if named})
+    named_columns = {"id": project.id, "text": project.text}
+    named_columns = {role: named for role, named in named_columns.items() if named}
+    about_docs = guess_documents(table.columns, docs, in_logs, named_columns)
     guesses = {file: about_docs}
     doc_ids = set(docs[about_docs["id"]]) if "id" in about_docs.columns else set()
     for path, log in log_tables.items():
-        mine = {role: column for role, column in known.columns.items() if column in log.columns}
-        guesses[path] = guess_clicks(log.columns, cells[path], docs, doc_ids, mine)
+        log_columns = {role: column for role, column in project.columns.items() if column in log.columns}
+        guesses[path] = guess_clicks(log.columns, cells[path], docs, doc_ids, log_columns)
     _show(guesses, {file: docs, **cells})
     missing = {path: roles for path, guess in guesses.items() if (roles := _needed(guess))}
     if missing and not asks:
-        wanted = [
+        questions = [
             f"{path}: which column holds {role.meaning}? "
             + (f"--{role.name} COLUMN" if path == file else f"--column {role.name}=COLUMN")
             + f"  (columns: {', '.join(guesses[path].table_columns)})"
             for path, roles in missing.items()
             for role in roles
         ]
-        raise InputError("columns cannot be guessed; name them:\n  " + "\n  ".join(wanted))
+        raise InputError("columns cannot be guessed; name them:\n  " + "\n  ".join(questions))
     columns = {path: dict(guess.columns) for path, guess in guesses.items()}
     for path, roles in missing.items():
         for role in roles:
@@ -175,11 +178,17 @@ def _guess(known: Project, file: Path, logs: Sequence[Path], asks: bool) -> Proj
             "name the columns: --id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN; then run tercet up again"
         )
     evidence = {role: named[0] for path in log_tables for role, named in columns[path].items()}
-    found = columns[file]
-    private = known.private or private_columns(
-        {name: docs[name] for name in table.columns if name not in found["text"]}
+    doc_columns = columns[file]
+    private = project.private or private_columns(
+        {name: docs[name] for name in table.columns if name not in doc_columns["text"]}
     )
-    return replace(known, id=found["id"][0], text=found["text"], private=private, columns={**known.columns, **evidence})
+    return replace(
+        project,
+        id=doc_columns["id"][0],
+        text=doc_columns["text"],
+        private=private,
+        columns={**project.columns, **evidence},
+    )
 
 
 def _needed(guess: RoleGuess) -> list[Role]:
@@ -208,18 +217,18 @@ def _show(guesses: Mapping[Path, RoleGuess], cells: Mapping[Path, Mapping[str, S
 # -- model and index --------------------------------------------------------------------------------------------------
 
 
-def _begin(project: Project, place: Folders) -> None:
+def _begin(project: Project, folders: Folders) -> None:
     """Index the documents with BM25 and past queries; validation comes later."""
     began = time.perf_counter()
     docs = read_documents(Path(project.documents))
-    log = _log(project, place)
+    log = _log(project, folders)
     if log is None:
         model = _with_columns(TextModel.bm25(docs.values()), project)
     else:
         model = _with_columns(fit_texts(docs, clicks=log, options={"memory_only": True}), project)
-        model.save(place.model)
-    index = Index.build(docs, model, place.index)
-    echo(f"{place.index}: {len(index):,} documents after {time.perf_counter() - began:.1f} s")
+        model.save(folders.model)
+    index = Index.build(docs, model, folders.index)
+    echo(f"{folders.index}: {len(index):,} documents after {time.perf_counter() - began:.1f} s")
     if log is None:
         echo("no clicks yet, so the ranking is BM25; the next tercet up learns from clicks on the page")
     else:
@@ -230,15 +239,15 @@ def _first_look(index: Index, start: TextModel, log: ClickLog) -> None:
     """Print queries whose first result changed by past queries."""
     before = index.with_model(start)
     asked = Counter(seen.query for seen in log.impressions if seen.clicked)
-    shown = 0
+    n_shown = 0
     for query, _ in asked.most_common(_QUERIES_LOOKED_AT):
         old, new = before.search(query, 1), index.search(query, 1)
-        if old and new and old[0].doc_id != new[0].doc_id and shown < _SHOWN:
-            shown += 1
+        if old and new and old[0].doc_id != new[0].doc_id and n_shown < _SHOWN:
+            n_shown += 1
             echo(f'  "{query}": first is now {_title(new[0])}; before: {_title(old[0])}')
             past = max(new[0].why.past, key=lambda reason: reason.contribution, default=None)
             echo(f"      {past_name(past)}" if past else "      other documents had more past queries")
-    if shown:
+    if n_shown:
         echo("past queries count now; next, their gain is measured and words are learned")
 
 
@@ -247,27 +256,27 @@ def _title(hit: Any) -> str:
     return f"{title[:_EXAMPLE_CHARACTERS]} ({hit.doc_id})"
 
 
-def _update(project: Project, place: Folders) -> None:
+def _update(project: Project, folders: Folders) -> None:
     """Update the index from the file of documents."""
-    docs, index = read_documents(Path(project.documents)), Index.open(place.index)
+    docs, index = read_documents(Path(project.documents)), Index.open(folders.index)
     gone = [doc_id for doc_id in index if doc_id not in docs]
     before = len(index)
     if gone:
         index.remove(gone)
     index.replace(docs)
-    echo(f"{place.index}: {before:,} documents before, {len(index):,} now, {len(gone):,} removed")
+    echo(f"{folders.index}: {before:,} documents before, {len(index):,} now, {len(gone):,} removed")
 
 
-def _learn(project: Project, place: Folders) -> None:
+def _learn(project: Project, folders: Folders) -> None:
     """Learn a model over the words of the index.
 
     The first accepted model is promoted at once. Later models, and memory alone after a rejection, are interleaved.
     """
-    log = _log(project, place)
+    log = _log(project, folders)
     if log is None:
         echo("no clicks to learn from yet")
         return
-    docs, index = read_documents(Path(project.documents)), Index.open(place.index)
+    docs, index = read_documents(Path(project.documents)), Index.open(folders.index)
     options = {"vocabulary": index.model, "name": project.documents}
     model = fit_texts(docs, clicks=log, options={**options, "verbose": True})
     report = model.report
@@ -277,20 +286,20 @@ def _learn(project: Project, place: Folders) -> None:
     is_first = not index.promotions
     if is_first:
         entry = index.promote(_with_columns(model, project))
-        echo(f"{place.index}: promotion {entry.number}: {' and '.join(model.parts) or 'BM25'}")
+        echo(f"{folders.index}: promotion {entry.number}: {' and '.join(model.parts) or 'BM25'}")
     if not model.parts:
         model = fit_texts(docs, clicks=log, options={**options, "memory_only": True})
-    _with_columns(model, project).save(place.model)
+    _with_columns(model, project).save(folders.model)
     if report.systems:
-        write_report_page(report, place.model / PAGE_NAME)
+        write_report_page(report, folders.model / PAGE_NAME)
     if not is_first or not report.accepted:
         what = " and ".join(model.parts)
-        echo(f"{place.model}: {what}: interleaved with the served model until clicks decide")
+        echo(f"{folders.model}: {what}: interleaved with the served model until clicks decide")
 
 
-def _log(project: Project, place: Folders) -> ClickLog | None:
+def _log(project: Project, folders: Folders) -> ClickLog | None:
     """Return the clicks of all files and of the page; None if no list shows a preference."""
-    paths = [*map(Path, project.clicks), *([place.impressions] if place.has_impressions else [])]
+    paths = [*map(Path, project.clicks), *([folders.impressions] if folders.has_impressions else [])]
     logs = [read_clicks((path,)) for path in paths]
     log = ClickLog.joined(logs) if logs else None
     tells = log is not None and any(0 < len(seen.clicked) < len(seen.shown) for seen in log.impressions)
@@ -301,11 +310,11 @@ def _with_columns(model: TextModel, project: Project) -> TextModel:
     return replace(model, id_column=project.id or "", text_columns=project.text)
 
 
-def _serve(context: click.Context, project: Project, place: Folders) -> None:
+def _serve(context: click.Context, project: Project, folders: Folders) -> None:
     from tercet.cli.serve import serve
 
-    options: dict[str, Any] = {"index": place.index, "log_impressions": place.impressions}
-    if bundle_kind(place.model) is not None:
-        options |= {"interleave": str(place.model), "promote": True}
+    options: dict[str, Any] = {"index": folders.index, "log_impressions": folders.impressions}
+    if bundle_kind(folders.model) is not None:
+        options |= {"interleave": str(folders.model), "promote": True}
     options |= option_defaults(serve, project.options.get("serve", {}), NAME)
     context.invoke(serve, **options)

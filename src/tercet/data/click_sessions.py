@@ -74,8 +74,10 @@ def without_odd_sessions(log: ClickLog, odd: list[OddSession] | None = None) -> 
         return log
     n_lists = len(log.impressions) - len(rows)
     reasons = Counter(odd_session.reason for odd_session in odd)
-    what = "sessions" if log.sessions else "lists"
-    summary = " and ".join(f"{count:,} {what} ({reason})" for reason, count in sorted(reasons.items()))
+    noun = "session" if log.sessions else "list"
+    summary = " and ".join(
+        f"{count:,} {noun}{'' if count == 1 else 's'} ({reason})" for reason, count in sorted(reasons.items())
+    )
     note = f"click log: left out {summary}, {n_lists:,} of {len(log.impressions):,} lists."
     return replace(log.subset(rows), notes=(*log.notes, note))
 

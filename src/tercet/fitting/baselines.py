@@ -56,7 +56,8 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     ordinary = "tf-idf" if task.labeled else ORDINARY
     analyzers = _analyzers(task, how)
     first = {
-        suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analyzers.items()
+        suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, analyzer)[-1]
+        for suffix, analyzer in analyzers.items()
     }
     beside = {suffix: _beside_memory(task, space) for suffix, space in first.items()}
     tokenized = _best({suffix: values[:, values.mean(axis=0).argmax()] for suffix, values in beside.items()}, "")
@@ -65,9 +66,11 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     spaces = {space.name: space for space in _spaces(task, how, named, analyzers[tokenized])}
     values = {name: _values(space.queries, space.start) for name, space in spaces.items()}
     best = _best(values, f"{ordinary}{tokenized}")
-    shown = {ordinary: first[""]} if tokenized else {}
-    shown |= {name: space for name, space in spaces.items() if name == best or named.get(name) in (None, *_WITH_FIELDS)}
-    return list(shown.values()), spaces[best]
+    reported = {ordinary: first[""]} if tokenized else {}
+    reported |= {
+        name: space for name, space in spaces.items() if name == best or named.get(name) in (None, *_WITH_FIELDS)
+    }
+    return list(reported.values()), spaces[best]
 
 
 def _analyzers(task: Task, how: FitOptions) -> dict[str, Analyzer]:
@@ -93,18 +96,18 @@ def ordinary_start(task: Task, how: FitOptions) -> Space:
 def _beside_memory(task: Task, space: Space) -> NDArray[np.float64]:
     """Values of left-out queries by the start with each of `_USUAL_MEMORY`, higher is better, (n_queries, n_mixes)."""
     terms = [ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, [], fold.past) for fold in task.known]
-    mixes = _USUAL_MEMORY if all(one.past is not None for one in terms) else _USUAL_MEMORY[:1]
+    mixes = _USUAL_MEMORY if all(fold_terms.past is not None for fold_terms in terms) else _USUAL_MEMORY[:1]
     measure, scale = terms[0].held_out.measure, typical_best(terms[0].held_out, space.start)
     scales = dict.fromkeys(mixes, scale)
-    of_folds = [one.exact(mixes, scales, (measure,))[:, :, 0].T for one in terms]
-    values = Case([one.held_out for one in terms]).mean(of_folds)
+    of_folds = [fold_terms.exact(mixes, scales, (measure,))[:, :, 0].T for fold_terms in terms]
+    values = Case([fold_terms.held_out for fold_terms in terms]).mean(of_folds)
     return values if measure.higher_is_better else -values
 
 
 def typical_best(held_out: TextHeldOut, start: Weights) -> float:
     """Median of the best score of some queries."""
-    some = held_out.at_most(_FEW_QUERIES)
-    best = np.concatenate([scores.max(axis=1) for _, scores in start.score_blocks(some.Q, some.D)])
+    sample = held_out.at_most(_FEW_QUERIES)
+    best = np.concatenate([scores.max(axis=1) for _, scores in start.score_blocks(sample.Q, sample.D)])
     return float(np.median(best)) or 1.0
 
 
@@ -119,12 +122,12 @@ def _best(values: Mapping[str, NDArray[np.float64]], ordinary: str) -> str:
     return max(clear, key=lambda name: (values[name].mean(), name == ordinary))
 
 
-def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+def _is_worth_it(ordinary: NDArray[np.float64], values: NDArray[np.float64]) -> bool:
     """True if the gain is more than a fiftieth of the ordinary value, and ``1 + 30 / n`` standard errors of n queries.
 
     On few queries, some of several equal starts gain a standard error by chance.
     """
-    gain = Gain.between(ordinary, other)
+    gain = Gain.between(ordinary, values)
     clear = (1 + _FEW_QUERIES / gain.n_queries) * gain.error
     return gain.mean > max(clear, _LEAST_GAIN * abs(float(ordinary.mean())))
 
@@ -132,8 +135,12 @@ def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> b
 def _spaces(task: Task, how: FitOptions, named: Mapping[str, str], analyzer: Analyzer) -> list[Space]:
     """Spaces by name and weighting; with fields also BM25 with the expected weights of the fields, last."""
     if how.columns is None:
-        return task.spaces({name: Vectorizer(analyzer=analyzer, **WEIGHTINGS[one]) for name, one in named.items()})
-    weighted = task.spaces({name: how.columns.vectorizer(analyzer, **WEIGHTINGS[one]) for name, one in named.items()})
+        return task.spaces(
+            {name: Vectorizer(analyzer=analyzer, **WEIGHTINGS[weighting]) for name, weighting in named.items()}
+        )
+    weighted = task.spaces(
+        {name: how.columns.vectorizer(analyzer, **WEIGHTINGS[weighting]) for name, weighting in named.items()}
+    )
     fielded = how.columns.with_fields(weighted[0])
     return weighted if fielded is None else [*weighted, fielded]
 
@@ -211,5 +218,6 @@ class Posteriors:
         seen = [self._row[name] for name in held_out.qids if name in self._row]
         rows = np.setdiff1d(self._labels.rows, seen)
         classifier = LogisticRegression(max_iter=1000).fit(self._space.D[rows], self._labels.classes[rows])
-        Q, D = (sparse.csr_array(classifier.predict_proba(one).astype(np.float32)) for one in (held_out.Q, held_out.D))
+        posteriors = (classifier.predict_proba(matrix).astype(np.float32) for matrix in (held_out.Q, held_out.D))
+        Q, D = (sparse.csr_array(matrix) for matrix in posteriors)
         return replace(held_out, Q=Q, D=D).evaluate(Weights([Identity(n_terms=Q.shape[1])]), measures).values

@@ -41,7 +41,7 @@ def look_chances(rank: Rows, examination: Sequence[float] | None) -> Numbers:
 # -- preferences ------------------------------------------------------------------------------------------------------
 
 
-def preferred_rows(shown: ClickColumns, examination: Sequence[float] | None) -> tuple[Rows, Rows, Numbers]:
+def preferred_rows(columns: ClickColumns, examination: Sequence[float] | None) -> tuple[Rows, Rows, Numbers]:
     """Rows of clicked documents, rows of documents without a click in the same lists, and the weight of each pair.
 
     Preferences over documents above a click all contradict the shown order: a model of such preferences alone unlearns
@@ -50,27 +50,27 @@ def preferred_rows(shown: ClickColumns, examination: Sequence[float] | None) -> 
 
     Parameters
     ----------
-    shown : whole lists
+    columns : columns of whole lists
     examination : chance of a look at each rank; None is the guess
     """
-    passed = np.flatnonzero(~shown.clicked)
-    n_passed = np.bincount(shown.impression[passed], minlength=shown.list_query.size)
-    n_clicked = np.bincount(shown.impression, shown.clicked, shown.list_query.size)
+    passed = np.flatnonzero(~columns.clicked)
+    n_passed = np.bincount(columns.impression[passed], minlength=columns.list_query.size)
+    n_clicked = np.bincount(columns.impression, columns.clicked, columns.list_query.size)
     is_long = n_passed * n_clicked > MOST_PREFERENCES
-    better = np.flatnonzero(shown.clicked & ~is_long[shown.impression])
-    n_worse = n_passed[shown.impression[better]]
-    first = (np.cumsum(n_passed) - n_passed)[shown.impression[better]]
+    better = np.flatnonzero(columns.clicked & ~is_long[columns.impression])
+    n_worse = n_passed[columns.impression[better]]
+    first = (np.cumsum(n_passed) - n_passed)[columns.impression[better]]
     worse = passed[np.repeat(first - np.cumsum(n_worse) + n_worse, n_worse) + np.arange(n_worse.sum())]
     better = np.repeat(better, n_worse)
     pairs = []
     for number in np.flatnonzero(is_long):
-        begin, end = np.searchsorted(shown.impression, [number, number + 1])
+        begin, end = np.searchsorted(columns.impression, [number, number + 1])
         rows = np.arange(begin, end)
-        clicked = rows[shown.clicked[begin:end]]
+        clicked = rows[columns.clicked[begin:end]]
         pairs += click_preferences(rows.tolist(), clicked.tolist(), "all", most=inf, examination=examination)
     better = np.append(better, np.array([row for row, _, _ in pairs], dtype=np.int64))
     worse = np.append(worse, np.array([row for _, row, _ in pairs], dtype=np.int64))
-    return better, worse, look_chances(shown.rank[worse], examination)
+    return better, worse, look_chances(columns.rank[worse], examination)
 
 
 # -- evidence for memory ----------------------------------------------------------------------------------------------
@@ -101,15 +101,15 @@ def past_clicks(
     ([-0.92, 1.4], [0, 20])
     """
     n_lists = len(log.impressions) if n_lists is None else n_lists
-    shown = log.columns.take(log.columns.impression < n_lists)
-    weight = 0.25 ** (1 - (shown.impression + 1) / n_lists) if log.is_timed else 1.0
-    n_pairs = shown.pair_query.size
-    clicks = np.bincount(shown.pair, weight * shown.clicked, n_pairs)
-    looks = np.bincount(shown.pair, weight * look_chances(shown.rank, examination), n_pairs)
+    columns = log.columns.take(log.columns.impression < n_lists)
+    weight = 0.25 ** (1 - (columns.impression + 1) / n_lists) if log.is_timed else 1.0
+    n_pairs = columns.pair_query.size
+    clicks = np.bincount(columns.pair, weight * columns.clicked, n_pairs)
+    looks = np.bincount(columns.pair, weight * look_chances(columns.rank, examination), n_pairs)
     expected = clicks.sum() / max(looks.sum(), 1e-12) * looks  # in proportion to the looks; the sum is that of clicks
     evidence: Numbers = (clicks - expected) / (expected + PRIOR)
     session = numbered(log.sessions)[1] if log.sessions else np.arange(len(log.impressions))
-    lists = shown.list_query[:n_lists], session[:n_lists]
-    asked = sparse.csr_array((np.ones(n_lists), lists), shape=(len(shown.queries), len(log.impressions)))
-    evidence[np.diff(asked.indptr)[shown.pair_query] < min_sessions] = 0
-    return evidence, np.bincount(shown.pair[shown.clicked], minlength=evidence.size).astype(np.int32)
+    lists = columns.list_query[:n_lists], session[:n_lists]
+    asked = sparse.csr_array((np.ones(n_lists), lists), shape=(len(columns.queries), len(log.impressions)))
+    evidence[np.diff(asked.indptr)[columns.pair_query] < min_sessions] = 0
+    return evidence, np.bincount(columns.pair[columns.clicked], minlength=evidence.size).astype(np.int32)

@@ -51,24 +51,24 @@ class CountedPairs(PreferredPairs):
                 f"called {next(iter(doc_rows), '')!r}; are these the documents that the clicks are on?"
             )
         texts, query = numbered(counts.queries)
-        known = np.flatnonzero(doc >= 0)
-        known = known[np.argsort(query[known], kind="stable")]
+        pairs = np.flatnonzero(doc >= 0)
+        pairs = pairs[np.argsort(query[pairs], kind="stable")]
         rows = np.full(len(texts), -1, dtype=np.int64)
         parts = []
-        for own in np.split(known, np.flatnonzero(np.diff(query[known])) + 1):
-            better, worse, weight = _preferred(counts.clicked[own], counts.expected[own], counts.shown[own].max())
+        for group in np.split(pairs, np.flatnonzero(np.diff(query[pairs])) + 1):
+            better, worse, weight = _preferred(counts.clicked[group], counts.expected[group], counts.shown[group].max())
             if better.size:  # other queries say nothing, and are no past queries
-                row = rows[query[own[0]]] = names.add(texts[query[own[0]]])
-                parts.append((np.full(better.size, row), doc[own[better]], doc[own[worse]], weight))
+                row = rows[query[group[0]]] = names.add(texts[query[group[0]]])
+                parts.append((np.full(better.size, row), doc[group[better]], doc[group[worse]], weight))
         if not parts:
             raise InputError("clicks say nothing: for no query is one document better than another")
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        known = known[rows[query[known]] >= 0]
-        where, shape = (rows[query[known]], doc[known]), (len(names.texts), len(doc_rows))
+        pairs = pairs[rows[query[pairs]] >= 0]
+        where, shape = (rows[query[pairs]], doc[pairs]), (len(names.texts), len(doc_rows))
         evidence = (counts.clicked - counts.expected) / (counts.expected + PRIOR)
         # Texts that differ in case and blanks alone are one query, with the mean of its evidence.
         total, n_rows, n_clicks = (
-            sparse.csr_array((numbers[known], where), shape=shape)
+            sparse.csr_array((numbers[pairs], where), shape=shape)
             for numbers in (evidence, np.ones(evidence.size), counts.clicked)
         )
         total.data /= n_rows.data
@@ -81,7 +81,7 @@ class CountedPairs(PreferredPairs):
             worse_row,
             weights,
             len(doc_rows),
-            int(counts.clicked[known].sum()),
+            int(counts.clicked[pairs].sum()),
             cells,
             int((doc < 0).sum()),
         )
@@ -98,8 +98,10 @@ class CountedPairs(PreferredPairs):
     def select(self, keep: Selection) -> CountedPairs:
         evidence, n_clicks = self.cells
         n_queries = evidence.shape[0]
-        kept = sparse.dia_array((keep.queries[:n_queries][None].astype(np.float32), [0]), shape=(n_queries, n_queries))
-        cells = sparse.csr_array(kept @ evidence), sparse.csr_array((kept @ n_clicks).astype(np.int32))
+        selection = sparse.dia_array(
+            (keep.queries[:n_queries][None].astype(np.float32), [0]), shape=(n_queries, n_queries)
+        )
+        cells = sparse.csr_array(selection @ evidence), sparse.csr_array((selection @ n_clicks).astype(np.int32))
         part = super(CountedPairs, replace(self, cells=cells)).select(keep)
         return replace(part, n_clicks=int(cells[1].sum()))
 

@@ -130,10 +130,10 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
         times = rng.multinomial(units.size, np.full(units.size, 1 / units.size))
         drawn[number] = fit(times[unit].astype(np.float64))
     low, high = np.full((2, n_ranks), np.nan)
-    known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
-    known &= units.size > 1  # every resample of a single unit is the same
-    if known.any():
-        low[known], high[known] = np.nanpercentile(drawn[:, known], (2.5, 97.5), axis=0)
+    has_interval = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
+    has_interval &= units.size > 1  # every resample of a single unit is the same
+    if has_interval.any():
+        low[has_interval], high[has_interval] = np.nanpercentile(drawn[:, has_interval], (2.5, 97.5), axis=0)
     n_clicks, resampled = int(moved.clicked.sum()), "sessions" if log.sessions else "queries"
     return ExaminationCurve(tuple(values.tolist()), tuple(low.tolist()), tuple(high.tolist()), n_clicks, resampled)
 
@@ -163,10 +163,10 @@ def _by_moves(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
     two = rank[upper] * n_ranks + rank[lower]
 
     def fit(weights: Array) -> Array:
-        shown, clicks = _sums(cell, weights, cells.size), _sums(cell, weights * rows.clicked, cells.size)
-        total = shown[upper] + shown[lower]
+        lists, clicks = _sums(cell, weights, cells.size), _sums(cell, weights * rows.clicked, cells.size)
+        total = lists[upper] + lists[lower]
         share = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-        products = shown[upper] * shown[lower], clicks[upper] * shown[lower], clicks[lower] * shown[upper]
+        products = lists[upper] * lists[lower], clicks[upper] * lists[lower], clicks[lower] * lists[upper]
         return all_pairs(*(_sums(two, product * share, n_ranks**2).reshape(n_ranks, n_ranks) for product in products))
 
     return fit
@@ -192,8 +192,8 @@ def all_pairs(both: Array, above: Array, below: Array) -> Array:
     graph = sparse.coo_array((np.ones(k.size), (k, j)), shape=(n_ranks, n_ranks))
     label = connected_components(graph, directed=False)[1]
     connected = label == label[0]
-    kept = connected[k]
-    k, j = k[kept], j[kept]
+    is_connected = connected[k]
+    k, j = k[is_connected], j[is_connected]
     if not k.size:
         return values
     n = both[k, j] + 2 * ADDED

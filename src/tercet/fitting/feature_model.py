@@ -162,7 +162,9 @@ def ranker_name(ranker: Any) -> str:
     """Name the class of a ranker, with an unusual loss or kernel."""
     params = ranker.get_params()
     unusual = [params[name] for name, usual in _USUAL.items() if params.get(name, usual) != usual]
-    return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
+    return ", ".join(
+        [type(ranker).__name__, *("a kernel of its own" if callable(value) else value for value in unusual)]
+    )
 
 
 def fit_width(data: LetorData, n_features: int | None, name: str) -> tuple[LetorData, str | None]:

@@ -95,18 +95,20 @@ class Judgements:
     def facts(self) -> dict[str, int]:
         return {"n_judgements": self.size}
 
-    def _take(self, kept: NDArray[np.bool_]) -> Judgements:
-        return replace(self, rows=self.rows[kept], grades=self.grades[np.flatnonzero(kept)])
+    def _take(self, mask: NDArray[np.bool_]) -> Judgements:
+        return replace(self, rows=self.rows[mask], grades=self.grades[np.flatnonzero(mask)])
 
     def select(self, keep: Selection) -> Judgements:
         """Judgements of selected queries and documents; a query without an answer is left out."""
-        some = self._take(keep.queries[self.rows])
+        selected = self._take(keep.queries[self.rows])
         if not keep.withheld.any():
-            return some
-        cells = some.grades.tocoo()
-        kept = ~keep.withheld[cells.col]
-        grades = sparse.csr_array((cells.data[kept], (cells.row[kept], cells.col[kept])), shape=cells.shape)
-        rest = replace(some, grades=grades)
+            return selected
+        cells = selected.grades.tocoo()
+        is_selected = ~keep.withheld[cells.col]
+        grades = sparse.csr_array(
+            (cells.data[is_selected], (cells.row[is_selected], cells.col[is_selected])), shape=cells.shape
+        )
+        rest = replace(selected, grades=grades)
         return rest._take(np.diff(rest.answers()[1].indptr) > 0)
 
     def sampler(self) -> JudgementSampler:

@@ -136,7 +136,7 @@ def new_answers(
     n_queries, n_docs = answers.shape
     if n_queries < FEWEST_QUERIES:
         return None
-    wanted = max(_FEWEST_NEW, min(_ENOUGH, n_queries // N_FOLDS))
+    n_wanted = max(_FEWEST_NEW, min(_ENOUGH, n_queries // N_FOLDS))
     graph = sparse.csr_array(
         (np.ones(answers.nnz, dtype=np.int8), answers.indices, answers.indptr), shape=answers.shape
     )
@@ -146,7 +146,7 @@ def new_answers(
     docs = np.zeros(n_docs, dtype=bool)
     if np.bincount(of_query).max() <= _MOST_QUERIES * n_queries:
         order = rng.permutation(np.unique(of_query))
-        n_chosen = int(np.searchsorted(np.cumsum(np.bincount(of_query)[order]), wanted)) + 1
+        n_chosen = int(np.searchsorted(np.cumsum(np.bincount(of_query)[order]), n_wanted)) + 1
         queries = np.flatnonzero(np.isin(of_query, order[:n_chosen]))
         docs[answers[queries].indices] = True
     else:
@@ -159,10 +159,10 @@ def new_answers(
 
 def _left_out_groups(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Mask of the answers in randomly drawn groups of similar documents, (n_docs,)."""
-    known = np.unique(answers.indices)
-    group = np.arange(known.size)
-    if known.size <= _MOST_TO_COMPARE:
-        rows = sparse.csr_array(D[known], dtype=np.float32)
+    docs_with_answers = np.unique(answers.indices)
+    group = np.arange(docs_with_answers.size)
+    if docs_with_answers.size <= _MOST_TO_COMPARE:
+        rows = sparse.csr_array(D[docs_with_answers], dtype=np.float32)
         length = np.sqrt(rows.multiply(rows).sum(axis=1))
         rows = sparse.csr_array(sparse.diags_array(1 / np.maximum(length, 1e-12)) @ rows)
         similar = sparse.csr_array(rows @ rows.T)
@@ -170,9 +170,9 @@ def _left_out_groups(answers: sparse.csr_array, D: sparse.csr_array, rng: np.ran
         similar.eliminate_zeros()
         group = connected_components(similar, directed=False)[1]
     sizes = np.bincount(group)
-    n_queries_of = np.bincount(answers.indices, minlength=answers.shape[1])[known]
+    n_queries_of = np.bincount(answers.indices, minlength=answers.shape[1])[docs_with_answers]
     in_group = np.bincount(group, n_queries_of)
-    most_docs, most_queries = max(1, _MOST_DOCUMENTS * known.size), _MOST_QUERIES * answers.shape[0]
+    most_docs, most_queries = max(1, _MOST_DOCUMENTS * docs_with_answers.size), _MOST_QUERIES * answers.shape[0]
     docs = np.zeros(answers.shape[1], dtype=bool)
     n_docs = n_queries = 0
     for number in rng.permutation(sizes.size):
@@ -180,6 +180,6 @@ def _left_out_groups(answers: sparse.csr_array, D: sparse.csr_array, rng: np.ran
             continue
         if n_docs + sizes[number] > most_docs:
             break
-        docs[known[group == number]] = True
+        docs[docs_with_answers[group == number]] = True
         n_docs, n_queries = n_docs + sizes[number], n_queries + in_group[number]
     return docs

@@ -267,10 +267,10 @@ class RowCandidates:
     def cross_validate(self, path: RankerPath, data: LetorData, n_folds: int) -> Matrix:
         """Score each row by rankers learned without the row's query, as `RankerPath.scores` does."""
         scores = np.empty((len(data), len(path.rankers) + 1))
-        for number, (rows, left) in enumerate(query_folds(data.qid, n_folds, self.seed), start=1):
+        for number, (rows, held_out) in enumerate(query_folds(data.qid, n_folds, self.seed), start=1):
             training = LetorData(data.X[rows], data.y[rows], data.qid[rows])
             part = self.learn(training, f"fold {number} of {n_folds}, training part", path)
-            scores[left] = part.scores(LetorData(data.X[left], data.y[left], data.qid[left]))
+            scores[held_out] = part.scores(LetorData(data.X[held_out], data.y[held_out], data.qid[held_out]))
         return scores
 
     def choose(self, path: RankerPath, held_out: LetorData, scores: Matrix) -> tuple[int, tuple[PathPoint, ...]]:
@@ -345,11 +345,11 @@ def _measures_with(measure: Measure) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*usual, str(measure)]))
 
 
-def _same_width(given: Mapping[str, Any]) -> tuple[dict[str, LetorData], list[str]]:
+def _same_width(data_by_name: Mapping[str, Any]) -> tuple[dict[str, LetorData], list[str]]:
     """Give all parts the columns of the training data, with a note on each changed part."""
     parts: dict[str, LetorData] = {}
     notes: list[str] = []
-    for name, data in given.items():
+    for name, data in data_by_name.items():
         if data is None and name != "training":
             continue
         parts[name], note = fit_width(data, parts["training"].n_features if parts else None, f"the {name} data")
@@ -362,10 +362,10 @@ def _same_width(given: Mapping[str, Any]) -> tuple[dict[str, LetorData], list[st
 def _notes_on(parts: Mapping[str, LetorData]) -> list[str]:
     """Warn of queries in two parts, of queries without a relevant document, and of rows sorted by grade."""
     notes = [
-        f"{n_shared:,} query ids are in both the {one} and the {other} data; the figures mean something only if they "
-        "are different queries."
-        for one, other in combinations(parts, 2)
-        if (n_shared := len(np.intersect1d(parts[one].qids, parts[other].qids)))
+        f"{n_shared:,} query ids are in both the {first} and the {second} data; the figures mean something only if "
+        "they are different queries."
+        for first, second in combinations(parts, 2)
+        if (n_shared := len(np.intersect1d(parts[first].qids, parts[second].qids)))
     ]
     for name, data in parts.items():
         if name == "training":

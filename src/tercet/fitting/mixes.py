@@ -72,8 +72,8 @@ class Case:
         """Merge the values of the folds, (n_queries of the fold, …) each, to (n_queries, …)."""
         out = np.zeros((len(self.qids), *values[0].shape[1:]))
         times = np.zeros(len(self.qids))
-        for positions, some in zip(self._positions, values, strict=True):
-            out[positions] += some
+        for positions, fold_values in zip(self._positions, values, strict=True):
+            out[positions] += fold_values
             times[positions] += 1
         return out / times.reshape(-1, *[1] * (out.ndim - 1))
 
@@ -123,19 +123,23 @@ class MixSearch:
         self.measures = measures
         self._sign = 1.0 if measures[0].higher_is_better else -1.0
         self._blends = blends
-        self._can_remember = all(one.past is not None for _, one in terms)
-        self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
+        self._can_remember = all(fold_terms.past is not None for _, fold_terms in terms)
+        self.cases = {
+            name: Case([fold_terms.held_out for case, fold_terms in terms if case == name]) for name in dict(terms)
+        }
         sizes: dict[str, int] = {}
         for name in (KNOWN, NEW, REPEATED):
             if name in self.cases:
                 sizes[name] = len(self.cases[name].qids)
         fewest = min(_FEWEST_DECIDING, max(sizes.values()))
-        given = {name: shares.get(name, 0.0) for name, size in sizes.items() if size >= fewest}
-        given = given if any(given.values()) else dict.fromkeys(given, 1.0)
-        self.shares = {name: share / sum(given.values()) for name, share in given.items()}
-        self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
+        raw = {name: shares.get(name, 0.0) for name, size in sizes.items() if size >= fewest}
+        raw = raw if any(raw.values()) else dict.fromkeys(raw, 1.0)
+        self.shares = {name: share / sum(raw.values()) for name, share in raw.items()}
+        self._pools = {name: [Pool(fold_terms) for case, fold_terms in terms if case == name] for name in self.shares}
         # Pairs of shown documents cannot measure the further documents that an extra weight brings to the top.
-        self._is_ranked = all(isinstance(one.held_out, HeldOutQueries) for case, one in terms if case in self.shares)
+        self._is_ranked = all(
+            isinstance(fold_terms.held_out, HeldOutQueries) for case, fold_terms in terms if case in self.shares
+        )
         self._unseen = UNSEEN if self._is_ranked else UNSEEN[:1]
         self._scales: dict[Mix, float] = {}
         self._values: dict[Mix, dict[str, Values]] = {}
@@ -171,8 +175,8 @@ class MixSearch:
         """
         means = {}
         for name, values in self.values(mix).items():
-            some = values if group is None else values[self._groups[name] != group]
-            means[name] = self._sign * float(some.mean() if some.size else values.mean())
+            deciding = values if group is None else values[self._groups[name] != group]
+            means[name] = self._sign * float(deciding.mean() if deciding.size else values.mean())
         value = sum(self.shares[name] * mean for name, mean in means.items())
         return round(value, _DIGITS), means.get(KNOWN, 0.0)
 
@@ -232,10 +236,10 @@ class MixSearch:
             {name: crossed(name, EVERY) for name in alone if name in chosen},
             {name: case.qids for name, case in self.cases.items()},
             {
-                name: case.size([evidence_size(one.held_out) for kind, one in self._terms if kind == name])
+                name: case.size([evidence_size(terms.held_out) for kind, terms in self._terms if kind == name])
                 for name, case in self.cases.items()
             },
-            {name: self._measures_of(one) for name, one in self._terms},
+            {name: self._measures_of(terms) for name, terms in self._terms},
         )
 
     def _crossed(self, mixes: Sequence[Mix]) -> tuple[Mix, list[Mix]]:
@@ -248,10 +252,10 @@ class MixSearch:
         Pairs compare shown documents, and so cannot reward memory for further documents.
         """
         best = max(mixes, key=lambda mix: self.expected(mix, group))
-        others = [mix for mix in mixes if mix.has_memory]
-        if self._is_ranked or best.has_memory or not others:
+        with_memory = [mix for mix in mixes if mix.has_memory]
+        if self._is_ranked or best.has_memory or not with_memory:
             return best
-        remembering = max(others, key=lambda mix: self.expected(mix, group))
+        remembering = max(with_memory, key=lambda mix: self.expected(mix, group))
         _, error = self._gain(self.values(Mix()), self.values(best), group)
         is_close = self.expected(remembering, group)[0] >= self.expected(best, group)[0] - error
         return remembering if is_close else best
@@ -275,11 +279,13 @@ class MixSearch:
     def exact(self, mixes: Sequence[Mix]) -> dict[str, dict[Mix, Values]]:
         """Case -> mix -> all measures of each query, every document ranked."""
         scales = {mix: self.scale(mix) for mix in mixes}
-        found: dict[str, dict[Mix, Values]] = {}
+        results: dict[str, dict[Mix, Values]] = {}
         for name, case in self.cases.items():
-            of_fold = [one.exact(mixes, scales, self._measures_of(one)) for kind, one in self._terms if kind == name]
-            found[name] = {mix: case.mean([values[number] for values in of_fold]) for number, mix in enumerate(mixes)}
-        return found
+            of_fold = [
+                terms.exact(mixes, scales, self._measures_of(terms)) for kind, terms in self._terms if kind == name
+            ]
+            results[name] = {mix: case.mean([values[number] for values in of_fold]) for number, mix in enumerate(mixes)}
+        return results
 
     def confidence(self, mix: Mix, unit: float) -> Confidence | None:
         """Calibrate hits by the queries that were left out.
@@ -305,8 +311,8 @@ class MixSearch:
         return Confidence.fit(scores, right)
 
     def _measures_of(self, terms: ScoreTerms) -> tuple[Measure, ...]:
-        own = terms.held_out.measure
-        return self.measures if own in self.measures else (own,)
+        choosing = terms.held_out.measure
+        return self.measures if choosing in self.measures else (choosing,)
 
     def _decide(
         self, mix: Mix, before: Mapping[str, Values], after: Mapping[str, Values], start: str, share_reason: str
@@ -351,12 +357,12 @@ def memory_of(past: Past | None, task: Task, space: Space, settings: MemorySetti
     """Memory of past queries of a task."""
     assert past is not None
     texts, doc_ids = list(task.texts.values()), task.doc_ids
-    known = np.flatnonzero(past.known)
+    columns = np.flatnonzero(past.known)
     return Memory(
         tuple(texts[row][:_LONGEST_TEXT] for row in past.rows.tolist()),
         unit_rows(space.Q[past.rows], words_of(space)).astype(np.float32),
-        sparse.csr_array(past.evidence[:, known]),
-        tuple(doc_ids[row] for row in known.tolist()),
+        sparse.csr_array(past.evidence[:, columns]),
+        tuple(doc_ids[row] for row in columns.tolist()),
         settings,
         past.times,
     )

@@ -66,7 +66,8 @@ class Outcome:
         """Evaluate a system without learning, in its space."""
         folds = [fold for fold in self.folds if fold.case == KNOWN]
         parts = [fold.parts(space.Q, space.D)[0].held_out for fold in folds]
-        merged = Case(parts).mean([values(*one, self.measures) for one in zip(parts, folds, strict=True)])
+        of_folds = [values(part, fold, self.measures) for part, fold in zip(parts, folds, strict=True)]
+        merged = Case(parts).mean(of_folds)
         return self._of_all(merged)
 
     def learned(self) -> Evaluation:
@@ -107,11 +108,14 @@ def make_report(
     task, space, choice = outcome.task, outcome.space, outcome.choice
     measure, accepted, facts = str(outcome.measures[0]), choice.decision.accepted, outcome.facts
 
-    def matching(one: Space) -> Evaluation:
-        return outcome.evaluate(one, lambda held_out, fold, measures: held_out.evaluate(one.start, measures).values)
+    def matching(baseline: Space) -> Evaluation:
+        return outcome.evaluate(
+            baseline, lambda held_out, fold, measures: held_out.evaluate(baseline.start, measures).values
+        )
 
     # The start comes last of the baselines, next to the learned parts.
-    evaluations = {one.name: matching(one) for one in sorted(spaces, key=lambda one: one is space)}
+    starts = sorted(spaces, key=lambda baseline: baseline is space)
+    evaluations = {baseline.name: matching(baseline) for baseline in starts}
     start, learned = evaluations[space.name], outcome.learned()
     rivals: dict[str, Evaluation] = {}
     labels = task.sources.get(LABELS)
@@ -123,15 +127,15 @@ def make_report(
     rivals |= outcome.alone()
     if accepted:
         evaluations["learned"] = learned
-    others = rivals | evaluations
-    _, final = others.popitem()
+    baselines = rivals | evaluations
+    _, final = baselines.popitem()
     words = model.doc_vectorizer
     notes_on_columns = columns_notes(words, model.weights) if isinstance(words, FieldedVectorizer) else ()
     details = Details(
         name=_clean(name),
         data=facts.data | _facts_of_words(space.vectorizer),
         random_state=random_state,
-        comparisons=_comparisons(final, others, measure),
+        comparisons=_comparisons(final, baselines, measure),
         by_query=_by_query(space, final, start, measure, task.names) if accepted else None,
         pairs=_pairs(model) if accepted else (),
         size=_size(model.weights),
@@ -180,11 +184,11 @@ def _facts_of_words(words: Vectorizer) -> dict[str, Any]:
     }
 
 
-def _comparisons(final: Evaluation, others: Mapping[str, Evaluation], measure: str) -> tuple[SystemComparison, ...]:
+def _comparisons(final: Evaluation, baselines: Mapping[str, Evaluation], measure: str) -> tuple[SystemComparison, ...]:
     """Compare the model with each other system; empty for a single query."""
     if len(final.qids) < 2:
         return ()
-    tests = {name: paired_test(final, other, measure=measure) for name, other in others.items()}
+    tests = {name: paired_test(final, baseline, measure=measure) for name, baseline in baselines.items()}
     corrected = holm([test.p_value for test in tests.values()]).tolist()
     return tuple(
         SystemComparison(name, test.difference, test.low, test.high, test.p_value, p)
@@ -197,7 +201,7 @@ def _by_query(space: Space, final: Evaluation, start: Evaluation, measure: str, 
     sign = 1.0 if parse_measure(measure).higher_is_better else -1.0
     gain = sign * (after - before)
     order = np.argsort(-gain, kind="stable")
-    shown = order[np.linspace(0, order.size - 1, min(order.size, _MOST_DIFFERENCES)).astype(np.int64)]
+    sample = order[np.linspace(0, order.size - 1, min(order.size, _MOST_DIFFERENCES)).astype(np.int64)]
 
     def changes(rows: NDArray[np.int64]) -> tuple[QueryChange, ...]:
         return tuple(
@@ -210,7 +214,7 @@ def _by_query(space: Space, final: Evaluation, start: Evaluation, measure: str, 
         n_better=int((gain > _SAME).sum()),
         n_same=int((np.abs(gain) <= _SAME).sum()),
         n_worse=int((gain < -_SAME).sum()),
-        differences=tuple((sign * gain[shown]).round(6).tolist()),
+        differences=tuple((sign * gain[sample]).round(6).tolist()),
         gains=changes(order[gain[order] > _SAME][:_CHANGES_SHOWN]),
         losses=changes(order[gain[order] < -_SAME][::-1][:_CHANGES_SHOWN]),
     )
@@ -223,11 +227,11 @@ def _pairs(model: TextModel) -> tuple[tuple[str, str, float], ...]:
     min_docs = 10 if words.n_docs_ >= 1000 else max(1, words.n_docs_ // 100)
     if frequency.size > _MOST_PAIRED_WORDS:
         min_docs = max(min_docs, int(frequency[_MOST_PAIRED_WORDS]) + 1)
-    shown: dict[tuple[str, str], float] = {}
-    for one, other, weight in model.strongest_pairs(2 * _PAIRS_SHOWN, min_docs=min_docs):
-        if shown.get((other, one)) != weight:  # a symmetric model has each pair twice
-            shown[one, other] = weight
-    return tuple((one, other, weight) for (one, other), weight in shown.items())[:_PAIRS_SHOWN]
+    weights: dict[tuple[str, str], float] = {}
+    for query_word, doc_word, weight in model.strongest_pairs(2 * _PAIRS_SHOWN, min_docs=min_docs):
+        if weights.get((doc_word, query_word)) != weight:  # a symmetric model has each pair twice
+            weights[query_word, doc_word] = weight
+    return tuple((query_word, doc_word, weight) for (query_word, doc_word), weight in weights.items())[:_PAIRS_SHOWN]
 
 
 def _past(model: TextModel) -> tuple[tuple[str, str, float], ...]:
@@ -236,14 +240,14 @@ def _past(model: TextModel) -> tuple[tuple[str, str, float], ...]:
         return ()
     entries = model.memory.evidence
     rows = np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr))
-    shown: dict[int, tuple[str, str, float]] = {}
+    strongest: dict[int, tuple[str, str, float]] = {}
     for number in np.argsort(-entries.data, kind="stable").tolist():
         row, column, evidence = int(rows[number]), int(entries.indices[number]), float(entries.data[number])
-        if row not in shown and evidence > 0:
-            shown[row] = _clean(model.memory.texts[row]), _clean(model.memory.doc_ids[column]), evidence
-        if len(shown) == _PAST_SHOWN:
+        if row not in strongest and evidence > 0:
+            strongest[row] = _clean(model.memory.texts[row]), _clean(model.memory.doc_ids[column]), evidence
+        if len(strongest) == _PAST_SHOWN:
             break
-    return tuple(shown.values())
+    return tuple(strongest.values())
 
 
 def _size(weights: Weights) -> Size:

@@ -134,11 +134,11 @@ def fit_parallel(
 
 def _pairs(translations: Any, query_rows: Mapping[str, int], doc_rows: Mapping[str, int]) -> Rows:
     """Check translations and return rows of queries and documents (n, 2)."""
-    given: Iterable[Any] = translations.items() if isinstance(translations, Mapping) else translations
+    id_pairs: Iterable[Any] = translations.items() if isinstance(translations, Mapping) else translations
     if translations is None:
-        given = ((key, key) for key in query_rows if key in doc_rows)
+        id_pairs = ((key, key) for key in query_rows if key in doc_rows)
     pairs = []
-    for number, pair in enumerate(given):
+    for number, pair in enumerate(id_pairs):
         try:
             query, doc = (str(key) for key in pair)
             pairs.append((query_rows[query], doc_rows[doc]))
@@ -192,7 +192,7 @@ def _learned(
     latent = Q[pairs[:, 0]] @ U, D[pairs[:, 1]] @ V
     length = sum(float(np.square(rows).sum(axis=1).mean()) for rows in latent) / 2
     half = -(-n_steps // 2)
-    there, back = _hard_source(pairs, Q, D, half, seed), _hard_source(pairs[:, ::-1], D, Q, half, seed)
+    forward, backward = _hard_source(pairs, Q, D, half, seed), _hard_source(pairs[:, ::-1], D, Q, half, seed)
     ranker = MultiTaskRanker(
         n_components=U.shape[1],
         margin=_MARGIN,
@@ -202,15 +202,15 @@ def _learned(
         random_state=seed,
         verbose=verbose,
     )
-    return ranker.fit(Q, there, D, validation, reverse=back, start=start).weights_
+    return ranker.fit(Q, forward, D, validation, reverse=backward, start=start).weights_
 
 
-def _hard_source(pairs: Rows, texts: sparse.csr_array, others: sparse.csr_array, n: int, seed: int) -> HardSource:
+def _hard_source(pairs: Rows, texts: sparse.csr_array, docs: sparse.csr_array, n: int, seed: int) -> HardSource:
     """Draw n preferences for translations, against texts ranked above by the current weights."""
-    n_docs = others.shape[0]
+    n_docs = docs.shape[0]
     pairs = np.random.default_rng(seed).permutation(pairs)[: max(1000, _MOST_RANKED // n_docs)]
-    known = JudgementSampler(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=np.int64), n_docs=n_docs)
-    return HardSource(known, texts, others, n, random_state=seed, depth=_DEPTH, hard=_HARD, refresh_every=-(-n // 2))
+    sampler = JudgementSampler(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=np.int64), n_docs=n_docs)
+    return HardSource(sampler, texts, docs, n, random_state=seed, depth=_DEPTH, hard=_HARD, refresh_every=-(-n // 2))
 
 
 def _cosine(U: NDArray[np.float32], V: NDArray[np.float32]) -> Weights:

@@ -30,9 +30,11 @@ def by_known_names(log: ClickLog, names: QueryNames) -> ClickLog:
     """The click log with each query under a single name: the id of a known query, or the first spelling."""
     spelling: dict[str, str] = {}
     called: dict[str, str] = {}
-    for query in dict.fromkeys(one.query for one in log.impressions):
+    for query in dict.fromkeys(impression.query for impression in log.impressions):
         called[query] = names.find(query) or spelling.setdefault(plain_text(query), query)
-    return replace(log, impressions=tuple(one._replace(query=called[one.query]) for one in log.impressions))
+    return replace(
+        log, impressions=tuple(impression._replace(query=called[impression.query]) for impression in log.impressions)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +103,8 @@ class PreferredPairs:
     def facts(self) -> dict[str, int]:
         return {"n_preferences": self.size}
 
-    def take(self, kept: NDArray[np.bool_]) -> Self:
-        return replace(self, **{name: getattr(self, name)[kept] for name in self.columns})
+    def take(self, mask: NDArray[np.bool_]) -> Self:
+        return replace(self, **{name: getattr(self, name)[mask] for name in self.columns})
 
     def select(self, keep: Selection) -> Self:
         """Pairs of selected queries without withheld documents, left with worse roles alone."""
@@ -185,25 +187,25 @@ class ClickPairs(PreferredPairs):
         min_sessions: int = 2,
     ) -> ClickPairs:
         """Pairs of known documents; the queries of the pairs are added to the names."""
-        shown = log.columns
-        doc_row = np.array([doc_rows.get(doc_id, -1) for doc_id in shown.docs], dtype=np.int64)
+        columns = log.columns
+        doc_row = np.array([doc_rows.get(doc_id, -1) for doc_id in columns.docs], dtype=np.int64)
         if log.impressions and (doc_row < 0).all():
             raise InputError(
-                f"no document that clicks name is among the documents: the log shows {shown.docs[0]!r}, and a document "
-                f"is called {next(iter(doc_rows), '')!r}; are these the documents that the log is about?"
+                f"no document that clicks name is among the documents: the log shows {columns.docs[0]!r}, and a "
+                f"document is called {next(iter(doc_rows), '')!r}; are these the documents that the log is about?"
             )
-        better, worse, weight = preferred_rows(shown, examination)
-        row_doc = doc_row[shown.pair_doc[shown.pair]]
-        known = (row_doc[better] >= 0) & (row_doc[worse] >= 0)
-        if not known.any():
+        better, worse, weight = preferred_rows(columns, examination)
+        row_doc = doc_row[columns.pair_doc[columns.pair]]
+        has_docs = (row_doc[better] >= 0) & (row_doc[worse] >= 0)
+        if not has_docs.any():
             raise InputError("clicks say nothing: in no list is a document clicked and another one not")
-        better, worse, weight = better[known], worse[known], weight[known]
-        impression = shown.impression[better]
-        query_row = np.full(len(shown.queries), -1, dtype=np.int64)
+        better, worse, weight = better[has_docs], worse[has_docs], weight[has_docs]
+        impression = columns.impression[better]
+        query_row = np.full(len(columns.queries), -1, dtype=np.int64)
         lists = np.flatnonzero(np.bincount(impression))
-        for number in dict.fromkeys(shown.list_query[lists].tolist()):
-            query_row[number] = names.add(shown.queries[number])
-        query, better, worse = query_row[shown.list_query[impression]], row_doc[better], row_doc[worse]
+        for number in dict.fromkeys(columns.list_query[lists].tolist()):
+            query_row[number] = names.add(columns.queries[number])
+        query, better, worse = query_row[columns.list_query[impression]], row_doc[better], row_doc[worse]
         order = np.lexsort((impression, worse, better, query))
         pairs = query[order], better[order], worse[order], weight[order], len(doc_rows), impression[order]
         return cls(*pairs, log, examination, min_sessions, query_row, doc_row, len(log.impressions))
@@ -232,23 +234,23 @@ class ClickPairs(PreferredPairs):
 
     def past(self, n_queries: int) -> tuple[sparse.csr_array, sparse.csr_array | None]:
         """Evidence for memory, and numbers of clicks, (n_queries, n_docs)."""
-        shown, shape = self.log.columns, (n_queries, self.n_docs)
+        columns, shape = self.log.columns, (n_queries, self.n_docs)
         evidence, n_clicks = past_clicks(
             self.log, self.examination, n_lists=self.n_lists, min_sessions=self.min_sessions
         )
-        rows, docs = self.query_row[shown.pair_query], self.doc_row[shown.pair_doc]
-        known = (rows >= 0) & (docs >= 0)
-        where = rows[known], docs[known]
+        rows, docs = self.query_row[columns.pair_query], self.doc_row[columns.pair_doc]
+        has_rows = (rows >= 0) & (docs >= 0)
+        where = rows[has_rows], docs[has_rows]
         return (
-            sparse.csr_array((evidence[known].astype(np.float32), where), shape=shape),
-            sparse.csr_array((n_clicks[known], where), shape=shape),
+            sparse.csr_array((evidence[has_rows].astype(np.float32), where), shape=shape),
+            sparse.csr_array((n_clicks[has_rows], where), shape=shape),
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes of the log, and the number of unknown documents in its lists."""
-        shown = self.log.columns
-        is_unknown = self.doc_row[shown.pair_doc[shown.pair]] < 0
+        columns = self.log.columns
+        is_unknown = self.doc_row[columns.pair_doc[columns.pair]] < 0
         unknown = (
             f"{is_unknown.sum():,} of {is_unknown.size:,} documents shown in the click log are unknown and were passed "
             "over."
@@ -260,14 +262,14 @@ class ClickPairs(PreferredPairs):
 
         None if the last tenth has no click.
         """
-        shown, end = self.log.columns, end_of(self.log)
-        is_last = shown.impression >= end
-        lists = np.unique(shown.impression[is_last & shown.clicked])
+        columns, end = self.log.columns, end_of(self.log)
+        is_last = columns.impression >= end
+        lists = np.unique(columns.impression[is_last & columns.clicked])
         if not lists.size:
             return None
-        is_repeated = np.isin(shown.list_query[lists], shown.list_query[:end])
-        doc = shown.pair_doc[shown.pair]
-        clicked = doc[is_last & shown.clicked]
+        is_repeated = np.isin(columns.list_query[lists], columns.list_query[:end])
+        doc = columns.pair_doc[columns.pair]
+        clicked = doc[is_last & columns.clicked]
         clicked = clicked[self.doc_row[clicked] >= 0]
-        n_new = (~np.isin(clicked, doc[~is_last & shown.clicked])).sum()
+        n_new = (~np.isin(clicked, doc[~is_last & columns.clicked])).sum()
         return float(is_repeated.mean()), n_new / max(1, clicked.size)

@@ -276,13 +276,13 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labeled: bool = Fal
     if not listed:
         raise InputError("ranker is an empty list; give a name, an estimator, or several of them")
     candidates: list[Candidate] = []
-    for one in listed:
-        if isinstance(one, str):
-            candidates += _named(one, {}, seed, labeled)
-        elif isinstance(one, NameWithParameters):
-            candidates += _named(one.name, one.parameters, seed, labeled)
+    for entry in listed:
+        if isinstance(entry, str):
+            candidates += _named(entry, {}, seed, labeled)
+        elif isinstance(entry, NameWithParameters):
+            candidates += _named(entry.name, entry.parameters, seed, labeled)
         else:
-            candidates += _own(one, labeled)
+            candidates += _own(entry, labeled)
     return candidates
 
 
@@ -314,18 +314,18 @@ def _own(ranker: object, labeled: bool) -> list[Candidate]:
             f"ranker is a {type(ranker).__name__}; expected a term-pair ranker, one of {', '.join(NAMED_RANKERS)}, or "
             "a list of these"
         )
-    defaults = {name: one.default for name, one in inspect.signature(type(ranker)).parameters.items()}
-    own = {
+    defaults = {name: parameter.default for name, parameter in inspect.signature(type(ranker)).parameters.items()}
+    changed = {
         name: value
         for name, value in ranker.get_params(deep=False).items()
         if name not in OF_THE_FIT and value != defaults[name]
     }
     setting = {
         name: value if isinstance(value, bool | int | float | str | None) else repr(value)
-        for name, value in own.items()
+        for name, value in changed.items()
     }
-    given = Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
+    unchanged = Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
     short = next((short for short, named in NAMED_RANKERS.items() if named.cls is type(ranker)), None)
-    if short is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
-        return [given]
-    return [given, *_named(short, own, ranker.random_state, labeled)]
+    if short is None or not isinstance(ranker, SgdRanker) or changed.keys() & {"rate", "schedule"}:
+        return [unchanged]
+    return [unchanged, *_named(short, changed, ranker.random_state, labeled)]

@@ -80,8 +80,8 @@ def fit(
     if new_documents is not None and not is_number(new_documents, 0, 1):
         raise InputError(f"new_documents is a share from 0 to 1; got {new_documents!r}")
     docs = as_documents(docs)
-    queries, given = as_evidence(queries, qrels=qrels, preferences=preferences)
-    qrels, preferences = given.values()
+    queries, evidence = as_evidence(queries, qrels=qrels, preferences=preferences)
+    qrels, preferences = evidence.values()
     if qrels is None and preferences is None and clicks is None:
         raise InputError("there must be something to learn from: qrels, preferences or clicks")
     if preferences is None and clicks is None and queries is None:
@@ -175,8 +175,8 @@ def _checked(
         try:
             options = FitOptions(**options or {})
         except TypeError as error:
-            known = ", ".join(FitOptions.__dataclass_fields__)
-            raise InputError(f"options: {error}; there are {known}") from None
+            names = ", ".join(FitOptions.__dataclass_fields__)
+            raise InputError(f"options: {error}; there are {names}") from None
     seed = check_seed(random_state)
     candidates_of(ranker, seed)
     return options, seed

@@ -165,11 +165,13 @@ class ScoreTerms:
                     values[number, block] = held_out.measured(block, scores, measures)
                 else:
                     prefs = held_out.preferences
-                    some = (prefs.query >= block.start) & (prefs.query < block.stop)
-                    rows = prefs.query[some] - block.start
-                    margins[number, some] = scores[rows, prefs.better[some]] - scores[rows, prefs.worse[some]]
+                    in_block = (prefs.query >= block.start) & (prefs.query < block.stop)
+                    rows = prefs.query[in_block] - block.start
+                    margins[number, in_block] = (
+                        scores[rows, prefs.better[in_block]] - scores[rows, prefs.worse[in_block]]
+                    )
         if isinstance(held_out, HeldOutPreferences):
-            values[:] = np.stack([held_out.shares(one) for one in margins])[:, :, None]
+            values[:] = np.stack([held_out.shares(mix_margins) for mix_margins in margins])[:, :, None]
         return values
 
     def best(self, mix: Mix, scale: float, k: int) -> tuple[list[Values], list[NDArray[np.bool_]]]:
@@ -239,8 +241,8 @@ class Pool:
         shape = scores.shape[0], min(measure.cutoff, scores.shape[1])
         top, best = np.empty(shape, dtype=np.int32), np.empty(shape)
         top_k(scores.astype(np.float64), shape[1], top, best)
-        found = dcg(np.take_along_axis(self.terms["grades"], top, axis=1), measure)
-        return found / np.maximum(self._ideal, 1e-12)
+        gain = dcg(np.take_along_axis(self.terms["grades"], top, axis=1), measure)
+        return gain / np.maximum(self._ideal, 1e-12)
 
     def best_scores(self, mix: Mix) -> NDArray[np.float32]:
         """The best score of each query by words alone, (n_queries,)."""
@@ -280,27 +282,27 @@ def _pooled_columns(terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeld
     n_docs = held_out.D.shape[0]
     if isinstance(held_out, HeldOutPreferences):
         prefs = held_out.preferences
-        some = (prefs.query >= block.start) & (prefs.query < block.stop)
-        row = np.tile(prefs.query[some] - block.start, 2)
-        keys = np.unique(row * np.int64(n_docs) + np.concatenate([prefs.better[some], prefs.worse[some]]))
+        in_block = (prefs.query >= block.start) & (prefs.query < block.stop)
+        row = np.tile(prefs.query[in_block] - block.start, 2)
+        keys = np.unique(row * np.int64(n_docs) + np.concatenate([prefs.better[in_block], prefs.worse[in_block]]))
         return _ragged(keys // n_docs, keys % n_docs, block.stop - block.start)
-    kept = np.zeros((block.stop - block.start, n_docs), dtype=bool)
+    is_pooled = np.zeros((block.stop - block.start, n_docs), dtype=bool)
     if len(held_out.qids) * n_docs <= _MOST_POOLED or n_docs <= _POOL:
-        kept[:] = True
+        is_pooled[:] = True
     else:
         for key, term in terms.items():
             if key == "match" and terms["match"] is terms["start"]:
                 continue
             top = np.argpartition(-term, _POOL, axis=1)[:, :_POOL]
-            np.put_along_axis(kept, top, True, axis=1)
+            np.put_along_axis(is_pooled, top, True, axis=1)
         if not _is_top_ndcg(held_out.measure):
             judged = held_out.grades[block].tocoo()
-            kept[judged.row, judged.col] = True
+            is_pooled[judged.row, judged.col] = True
     if held_out.hidden is not None:
         hidden = held_out.hidden[block].tocoo()
-        kept[hidden.row, hidden.col] = False
-    rows, columns = np.nonzero(kept)
-    return _ragged(rows, columns, kept.shape[0])
+        is_pooled[hidden.row, hidden.col] = False
+    rows, columns = np.nonzero(is_pooled)
+    return _ragged(rows, columns, is_pooled.shape[0])
 
 
 def _is_top_ndcg(measure: Measure) -> bool:

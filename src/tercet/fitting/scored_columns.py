@@ -94,16 +94,16 @@ class ScoredColumns:
         alone, setting = best.result, best.setting
         alone.l1 *= n_steps / n_pilot  # slopes add up with the steps
         candidates = [Candidate(ALONE, setting, alone)]
-        for one in listed:
-            one = one.fitting((space.D.shape[0], layout.n_words))
+        for candidate in listed:
+            candidate = candidate.fitting((space.D.shape[0], layout.n_words))
             joint = JointRanker(
                 layout=layout,
-                ranker=one.ranker,
-                prior=self.prior(setting.get("start of fields", 0.0) * one.unit),
-                identity_weight=one.unit,
+                ranker=candidate.ranker,
+                prior=self.prior(setting.get("start of fields", 0.0) * candidate.unit),
+                identity_weight=candidate.unit,
                 l1=alone.l1,
             )
-            candidates.append(replace(one, setting=one.setting | setting, ranker=joint))
+            candidates.append(replace(candidate, setting=candidate.setting | setting, ranker=joint))
         return candidates
 
 

@@ -36,7 +36,7 @@ def solve(task: Task, ranker: RankerChoice | None, how: FitOptions, seed: int) -
     folds = task.folds(space.D)
     trials = Trials(space, task, folds, ranker, how, seed)
     terms = _terms(trials.run(), space)
-    blends = [one.blends for one in trials.candidates]
+    blends = [candidate.blends for candidate in trials.candidates]
     mixer = MixSearch(terms, task.shares, blends, measures_of(task.measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
     mix, accepted = choice.mix, choice.decision.accepted
@@ -59,7 +59,7 @@ def solve(task: Task, ranker: RankerChoice | None, how: FitOptions, seed: int) -
 def _terms(trained: Sequence[Trained], space: Space) -> list[tuple[str, ScoreTerms]]:
     """Terms of every fold by case, or by the name of a part of the report alone."""
     terms: list[tuple[str, ScoreTerms]] = []
-    for fold, weights in ((one.fold, one.weights) for one in trained):
+    for fold, weights in trained:
         for part in fold.parts(space.Q, space.D):
             part_terms = ScoreTerms(part.held_out, space, weights, fold.past)
             terms += part_terms.by_case(fold) if part.name in (EVERY, fold.case) else [(part.name, part_terms)]

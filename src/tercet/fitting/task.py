@@ -94,9 +94,9 @@ class Past:
     @property
     def known(self) -> Mask:
         """Mask of the documents with evidence, (n_docs,)."""
-        known = np.zeros(self.evidence.shape[1], dtype=bool)
-        known[self.evidence.indices] = True
-        return known
+        mask = np.zeros(self.evidence.shape[1], dtype=bool)
+        mask[self.evidence.indices] = True
+        return mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,13 +289,13 @@ class Task:
         if not self.linked and any(isinstance(words, FieldedVectorizer) for words in vectorizers):
             rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorizers]
             return [(words.transform_queries(texts), D) for words, D in zip(vectorizers, rows, strict=True)]
-        first, *others = vectorizers
+        first, *rest = vectorizers
         if hasattr(first, "words_"):
             counts = first.counts(self._counted)
         else:
             counts = first.fit_counts(self._counted, () if self.linked else taught)
         asked_counts = counts if self.linked else first.counts(texts)
-        for words in others:
+        for words in rest:
             words.adopt(first, counts)
         return [(words.query_rows(asked_counts), words.doc_rows(counts)) for words in vectorizers]
 
@@ -405,9 +405,9 @@ class Task:
         # Documents of the same text are separate documents, also as queries.
         enough = {"enough": _MOST_LABELED} if self.labeled else {}
         folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts, **enough)
-        others = sorted(self._qids_of(list(self.sources)) - set(measured))
-        order = np.random.default_rng(self.seed).permutation(len(others))
-        siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
+        unmeasured = sorted(self._qids_of(list(self.sources)) - set(measured))
+        order = np.random.default_rng(self.seed).permutation(len(unmeasured))
+        siblings = [[unmeasured[number] for number in part] for part in np.array_split(order, N_FOLDS)]
         left_out = [{*fold, *siblings[number % N_FOLDS]} for number, fold in enumerate(folds)]
         return [np.array([qid in out for qid in self.qids]) for out in left_out]
 
@@ -419,10 +419,10 @@ class Task:
     @cached_property
     def known(self) -> tuple[Fold, ...]:
         """Folds of known answers; the same folds choose the tokenizer."""
-        known: list[Fold] = []
+        folds: list[Fold] = []
         for out in self._left_out:
-            known += self._fold(KNOWN, self._all_of(self.asked & ~out), partial(self._parts, out))
-        return tuple(known)
+            folds += self._fold(KNOWN, self._all_of(self.asked & ~out), partial(self._parts, out))
+        return tuple(folds)
 
     def folds(self, D: sparse.csr_array) -> tuple[Fold, ...]:
         """Folds to choose and to decide by, for the document rows of the start; the cases of few folds come first."""
@@ -527,7 +527,7 @@ class Task:
         """All of the evidence, and the evidence of each of several sources."""
         parts = [HeldOutPart(EVERY, self._main(queries).held_out(Q, D, self.qids))]
         if len(self.sources) > 1:
-            parts += [HeldOutPart(one.name, one.held_out(Q, D, self.qids)) for one in self._by_source(queries)]
+            parts += [HeldOutPart(source.name, source.held_out(Q, D, self.qids)) for source in self._by_source(queries)]
         return parts
 
     # -- facts -------------------------------------------------------------------------------------------------------

@@ -91,8 +91,8 @@ def pair_name(query_word: str, doc_word: str) -> str:
     >>> pair_name("avocado", "guacamole"), pair_name("avocado", "title: avocado"), pair_name("any query", "price 2")
     ('avocado → guacamole', 'title: avocado', 'price 2')
     """
-    own = query_word in (doc_word, ANY_QUERY) or doc_word.endswith(f": {query_word}")
-    return doc_word if own else f"{query_word} → {doc_word}"
+    has_one_name = query_word in (doc_word, ANY_QUERY) or doc_word.endswith(f": {query_word}")
+    return doc_word if has_one_name else f"{query_word} → {doc_word}"
 
 
 def past_name(reason: PastQuery) -> str:
@@ -184,7 +184,7 @@ class TextModel:
     confidence: Confidence | None = None
 
     def __repr__(self) -> str:
-        n_queries, n_docs = (len(one.words_) for one in (self.query_vectorizer, self.doc_vectorizer))
+        n_queries, n_docs = (len(vectorizer.words_) for vectorizer in (self.query_vectorizer, self.doc_vectorizer))
         words = f"{n_queries:,}" if self.query_vectorizer is self.doc_vectorizer else f"{n_queries:,} and {n_docs:,}"
         memory = "" if self.memory is None else f", {self.memory!r}"
         return f"TextModel({words} words, {self.weights!r}{memory})"
@@ -248,8 +248,8 @@ class TextModel:
         """Names of the learned parts in reserve."""
         if self.learned is None:
             return ()
-        others = {"words": self.learned.other_weights, "memory": self.learned.other_memory}
-        return tuple(name for name in PARTS if name not in self.parts and others[name] is not None)
+        reserve = {"words": self.learned.other_weights, "memory": self.learned.other_memory}
+        return tuple(name for name in PARTS if name not in self.parts and reserve[name] is not None)
 
     def with_parts(self, parts: Iterable[str]) -> TextModel:
         """The model with exactly these learned parts; without parts, the start.
@@ -264,27 +264,27 @@ class TextModel:
         >>> TextModel.bm25(docs.values()).with_parts([]).parts
         ()
         """
-        wanted = list(parts)
-        for name in wanted:
+        names = list(parts)
+        for name in names:
             if name not in PARTS:
                 raise InputError(f"a model has the parts {' and '.join(PARTS)}; got {name!r}")
         learned = self.learned or LearnedParts(self.parts)
         weights, other_weights = self.weights, learned.other_weights
         memory, other_memory = self.memory, learned.other_memory
-        if ("words" in wanted) != ("words" in learned.used):
+        if ("words" in names) != ("words" in learned.used):
             if other_weights is None:
-                what = "learned no words" if "words" in wanted else "no start beside its words"
+                what = "learned no words" if "words" in names else "no start beside its words"
                 raise InputError(f"the model has {what}")
             weights, other_weights = other_weights, weights
-        if ("memory" in wanted) != (memory is not None):
+        if ("memory" in names) != (memory is not None):
             if memory is None and other_memory is None:
                 raise InputError("the model has learned no memory")
             memory, other_memory = other_memory, memory
-        used = tuple(name for name in PARTS if name in wanted)
-        kept = LearnedParts(used, other_weights, other_memory)
+        used = tuple(name for name in PARTS if name in names)
+        learned_parts = LearnedParts(used, other_weights, other_memory)
         if used != self.parts:
             self = replace(self, report=None, confidence=None)
-        return replace(self, weights=weights, memory=memory, learned=kept)
+        return replace(self, weights=weights, memory=memory, learned=learned_parts)
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_array:
         """Query rows of texts."""
@@ -318,8 +318,10 @@ class TextModel:
         if not isinstance(words, FieldedVectorizer):
             if self.memory is None:
                 return self
-            kept = self.learned and replace(self.learned, used=tuple(part for part in self.parts if part != "memory"))
-            return replace(self, memory=None, report=None, learned=kept, confidence=None)
+            learned = self.learned and replace(
+                self.learned, used=tuple(part for part in self.parts if part != "memory")
+            )
+            return replace(self, memory=None, report=None, learned=learned, confidence=None)
         from tercet.learn.joint import taken_apart
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
@@ -388,10 +390,10 @@ class TextModel:
         if column is None:
             # The tokenizer knows "Hockey", and the stem of "running".
             row = self.queries([word])
-            known = row.indices[row.indices < len(self.query_vectorizer.index_)]
-            if known.size != 1:
+            columns = row.indices[row.indices < len(self.query_vectorizer.index_)]
+            if columns.size != 1:
                 raise InputError(f"the model does not know the word {word!r}{self.query_vectorizer.spelt_like(word)}")
-            column = int(known[0])
+            column = int(columns[0])
         return column
 
     def strongest_pairs(self, k: int = 20, *, min_docs: int = 10, per_word: int = 1) -> list[tuple[str, str, float]]:
@@ -418,15 +420,15 @@ class TextModel:
                     for j in positions
                     if strength[i, j] > 0
                 ]
-        shown: list[tuple[str, str, float]] = []
+        chosen: list[tuple[str, str, float]] = []
         times: Counter[tuple[str, int]] = Counter()
         for _, i, j, weight in sorted(best):
-            if len(shown) == k:
+            if len(chosen) == k:
                 break
             if max(times["query", i], times["doc", j]) < per_word:
                 times.update([("query", i), ("doc", j)])
-                shown.append((query_words[i], doc_words[j], weight))
-        return shown
+                chosen.append((query_words[i], doc_words[j], weight))
+        return chosen
 
     def thin(self, density: float) -> TextModel:
         """Return a model with a sparse W: the share ``density`` of the entries, the largest in size.
@@ -451,8 +453,8 @@ class TextModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder for ``tc.load``."""
         sides = (self.query_vectorizer, self.doc_vectorizer)
-        others = (getattr(self, name) for name in list(_SavedTextModel.__dataclass_fields__)[2:])
-        saved = _SavedTextModel(*sides, *others)
+        values = (getattr(self, name) for name in list(_SavedTextModel.__dataclass_fields__)[2:])
+        saved = _SavedTextModel(*sides, *values)
         meta, arrays = encode(saved)
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 

@@ -74,13 +74,13 @@ class Trials:
         self._n_needed = 1 + sum(fold.case != KNOWN for fold in folds)  # folds needed to measure every case
         candidates = candidates_of(ranker, random_state, labeled=task.labeled)
         if how.columns is None:
-            candidates = [one.fitting(space.D.shape, self.n_steps(one)) for one in candidates]
-            self.members = [self._with_negatives(one) for one in _suited(candidates)]
+            candidates = [candidate.fitting(space.D.shape, self.n_steps(candidate)) for candidate in candidates]
+            self.members = [self._with_negatives(candidate) for candidate in _suited(candidates)]
         else:
             n_steps = self.n_steps(candidates[0])
             self.members = how.columns.candidates(space, candidates, folds[0], n_steps, random_state)
         self.candidates = [*self.members, *_means(self.members)]
-        cost = sum(self.n_steps(one) * self._cost_per_step(one) + _WORK_OF_A_FIT for one in self.members)
+        cost = sum(self.n_steps(member) * self._cost_per_step(member) + _WORK_OF_A_FIT for member in self.members)
         n_folds = np.clip(self._work / cost - 1, min(self._n_needed, len(folds)), len(folds))
         self.folds = folds[: int(n_folds)]
         self._shared: dict[Candidate, dict[str, Any]] = {}
@@ -90,15 +90,15 @@ class Trials:
         """Train every candidate on every fold; one or two candidates also start on all evidence, in the background."""
         began, is_shown = time.perf_counter(), self.how.verbose
         is_shown = sys.stderr.isatty() if is_shown is None else is_shown
-        shared = shared_arguments([one.ranker for one in self.members], self.space.D)
+        shared = shared_arguments([member.ranker for member in self.members], self.space.D)
         self._shared = dict(zip(self.members, shared, strict=True))
         n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         is_local = isinstance(current_executor(), LocalExecutor)
         pool: Executor = ThreadPoolExecutor(n_threads) if is_local else _ThisThread()
         try:
-            jobs = [{one: self._submit(pool, one, fold) for one in self.members} for fold in self.folds]
+            jobs = [{member: self._submit(pool, member, fold) for member in self.members} for fold in self.folds]
             if len(self.members) <= 2:
-                self._final = {one: self._submit(pool, one, None) for one in self.members}
+                self._final = {member: self._submit(pool, member, None) for member in self.members}
             for number, job in enumerate((job for of_fold in jobs for job in of_fold.values()), start=1):
                 job.result()
                 seconds = time.perf_counter() - began
@@ -111,8 +111,8 @@ class Trials:
         pool.shutdown(wait=False)  # models of everything are learned while the mix is chosen
         trained = []
         for fold, of_fold in zip(self.folds, jobs, strict=True):
-            learned = {one: job.result().weights_ for one, job in of_fold.items()}
-            trained.append(Trained(fold, [_mean_of_units(one, learned) for one in self.candidates]))
+            learned = {member: job.result().weights_ for member, job in of_fold.items()}
+            trained.append(Trained(fold, [_mean_of_units(candidate, learned) for candidate in self.candidates]))
         return trained
 
     def learn(self, candidate: Candidate, blend: float) -> tuple[Weights, dict[str, Any]]:
@@ -128,13 +128,13 @@ class Trials:
             summary["worse by popularity"] = candidate.popular
         if candidate.mean_of:
             weights = weights.compressed(candidate.setting["n_components"])
-            summary["mean with"] = "; ".join(one.label for one in candidate.mean_of[1:])
+            summary["mean with"] = "; ".join(member.label for member in candidate.mean_of[1:])
         if hasattr(ranker, "n_steps_"):
             summary["steps"] = self.n_steps(candidate)
         for name, value in ranker.get_params(deep=False).items():  # parameters chosen by the ranker
-            found = getattr(ranker, f"{name}_", None)
-            if found is not None and found != value and isinstance(found, int | float | str):
-                summary[f"{name} found"] = found
+            fitted = getattr(ranker, f"{name}_", None)
+            if fitted is not None and fitted != value and isinstance(fitted, int | float | str):
+                summary[f"{name} found"] = fitted
         return weights + self.space.match * (blend * candidate.unit), summary
 
     def n_steps(self, candidate: Candidate, fold: Fold | None = None) -> int:
@@ -176,20 +176,26 @@ class Trials:
 def _suited(candidates: list[Candidate]) -> list[Candidate]:
     """Drop named candidates with fixed random document factors, unless no candidate is left."""
     return [
-        one
-        for one in candidates
-        if one.stated is None or not one.ranker.keeps_documents or one.ranker.get_params()["start"] != "random"
+        candidate
+        for candidate in candidates
+        if candidate.stated is None
+        or not candidate.ranker.keeps_documents
+        or candidate.ranker.get_params()["start"] != "random"
     ] or candidates
 
 
 def _means(members: Sequence[Candidate]) -> list[Candidate]:
     """Means of each low-rank candidate with learned document factors and the first with fixed document factors."""
-    low_rank = [one for one in members if one.name == "low-rank"]
-    kept = [one for one in low_rank if one.ranker.keeps_documents]
-    return [replace(one, mean_of=(one, kept[0])) for one in low_rank if kept and not one.ranker.keeps_documents]
+    low_rank = [member for member in members if member.name == "low-rank"]
+    keeping_documents = [member for member in low_rank if member.ranker.keeps_documents]
+    return [
+        replace(member, mean_of=(member, keeping_documents[0]))
+        for member in low_rank
+        if keeping_documents and not member.ranker.keeps_documents
+    ]
 
 
 def _mean_of_units(candidate: Candidate, learned: dict[Candidate, Weights]) -> Weights:
     """The mean of the members' weights, each scaled to an identity of weight 1."""
-    first, *others = (learned[member] * (1 / member.unit) for member in candidate.members)
-    return sum(others, first) * (1 / len(candidate.members)) if others else first
+    first, *rest = (learned[member] * (1 / member.unit) for member in candidate.members)
+    return sum(rest, first) * (1 / len(candidate.members)) if rest else first

@@ -92,7 +92,7 @@ class Comparison:
     ) -> list[tuple[str, float, float]]:
         """Return the k queries with the largest differences of two systems, by default by the first measure.
 
-        Each is (qid, value of `system`, value of `against`), the largest difference first, without zeros.
+        A tuple is (qid, value of `system`, value of `against`). The largest difference is first; zeros are left out.
         """
         for name in (system, against):
             if name not in self.systems:
@@ -105,13 +105,15 @@ class Comparison:
         return [(qids[row], float(first[row]), float(second[row])) for row in order if difference[row] > _TIE]
 
     def __repr__(self) -> str:
-        means = "; ".join(f"{name} {one.mean(self.measures[0]):.4f}" for name, one in self.systems.items())
-        shown = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
+        means = "; ".join(
+            f"{name} {evaluation.mean(self.measures[0]):.4f}" for name, evaluation in self.systems.items()
+        )
+        text = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
         n_queries = len(next(iter(self.systems.values())).qids)
-        return f"Comparison({self.measures[0]}: {shown}; {n_queries:,} queries, {len(self.contrasts)} tests)"
+        return f"Comparison({self.measures[0]}: {text}; {n_queries:,} queries, {len(self.contrasts)} tests)"
 
     def to_frame(self) -> Any:
-        """A frame with a row for each test; of pandas, polars or Arrow, whichever is installed."""
+        """Return a frame with a row for each test, of pandas, polars or Arrow, whichever is installed."""
         rows = self.to_meta()["contrasts"]
         for row in rows:
             row["low"], row["high"] = row.pop("interval")
@@ -124,9 +126,9 @@ class Comparison:
             what = "left out for all systems" if self.left_out else "counted with the worst value"
             lines.append(f"{name} has no results for {_some(qids)}: {what}")
         if self.left_out:
-            kept = len(next(iter(self.systems.values())).qids)
-            lines.append(f"compared on the {kept:,} judged queries that every system has results for")
-        unjudged = {name: one.unjudged for name, one in self.systems.items() if one.unjudged}
+            n_queries = len(next(iter(self.systems.values())).qids)
+            lines.append(f"compared on the {n_queries:,} judged queries that every system has results for")
+        unjudged = {name: evaluation.unjudged for name, evaluation in self.systems.items() if evaluation.unjudged}
         for name, count in unjudged.items():
             lines.append(f"{name} has results for {count:,} queries without judgements: not measured")
         return lines
@@ -137,26 +139,26 @@ class Comparison:
             "queries": len(next(iter(self.systems.values())).qids),
             "systems": {
                 name: {
-                    str(m): {"mean": one.mean(m), "interval": [_or_none(end) for end in one.interval(m)]}
-                    for m in one.measures
+                    str(m): {"mean": evaluation.mean(m), "interval": [_or_none(end) for end in evaluation.interval(m)]}
+                    for m in evaluation.measures
                 }
-                for name, one in self.systems.items()
+                for name, evaluation in self.systems.items()
             },
             "method": self.method,
             "contrasts": [
                 {
-                    "system": one.system,
-                    "against": one.against,
-                    "measure": str(one.measure),
-                    "difference": one.test.difference,
-                    "interval": [one.test.low, one.test.high],
-                    "p": one.test.p_value,
-                    "p_adjusted": one.p_adjusted,
-                    "wins": one.wins,
-                    "ties": one.ties,
-                    "losses": one.losses,
+                    "system": contrast.system,
+                    "against": contrast.against,
+                    "measure": str(contrast.measure),
+                    "difference": contrast.test.difference,
+                    "interval": [contrast.test.low, contrast.test.high],
+                    "p": contrast.test.p_value,
+                    "p_adjusted": contrast.p_adjusted,
+                    "wins": contrast.wins,
+                    "ties": contrast.ties,
+                    "losses": contrast.losses,
                 }
-                for one in self.contrasts
+                for contrast in self.contrasts
             ],
             "missing": {name: list(qids) for name, qids in self.missing.items()},
             "left_out": list(self.left_out),
@@ -213,8 +215,8 @@ def compare(
     if len(lost) == len(qrels):
         raise InputError(f"There is none of the {len(qrels)} judged queries that every system has results for.")
     judged = {qid: grades for qid, grades in qrels.items() if qid not in lost}
-    shown = {name: {qid: docs for qid, docs in run.items() if qid not in lost} for name, run in runs.items()}
-    evaluations = {name: evaluate(judged, run, parsed) for name, run in shown.items()}
+    judged_runs = {name: {qid: docs for qid, docs in run.items() if qid not in lost} for name, run in runs.items()}
+    evaluations = {name: evaluate(judged, run, parsed) for name, run in judged_runs.items()}
     compared = compare_evaluations(evaluations, baseline=baseline, method=method, n=n, random_state=random_state)
     return replace(compared, missing=lacking, left_out=tuple(qid for qid in qrels if qid in lost))
 
@@ -243,8 +245,8 @@ def compare_evaluations(
     if baseline is not None and baseline not in systems:
         raise InputError(f"The baseline {baseline!r} is not among the systems: {', '.join(map(repr, systems))}.")
     first = next(iter(systems.values()))
-    for name, one in systems.items():
-        if one.measures != first.measures or one.qids != first.qids:
+    for name, evaluation in systems.items():
+        if evaluation.measures != first.measures or evaluation.qids != first.qids:
             raise InputError(f"System {name!r} was measured on other queries, or by other measures, than the first.")
     pairs = (
         [(later, earlier) for earlier, later in combinations(systems, 2)]

@@ -42,10 +42,10 @@ class Confidence:
 
         Parameters
         ----------
-        scores : for each query the scores of its hits, best first, two at least where there are so many
+        scores : for each query the scores of its hits, best first, at least two if the query has two
         right : for each query, True for each hit that answers the query
         """
-        from sklearn.linear_model import LogisticRegression  # here, as it loads much
+        from sklearn.linear_model import LogisticRegression  # a slow import
 
         answers = np.array([bool(value) for values in right for value in values])
         if not 0 < answers.sum() < len(answers):

@@ -1,7 +1,7 @@
 """Duels of contenders in an impressions log: the contenders of each list, the counted lists, and the leader.
 
 A client counts once in a duel, by the lists of the first visit, after the clicks of the visit are settled. Later visits
-do not count, because a client brings its taste along. If clients prefer neither contender on average, each score has
+do not count, because the taste of a client persists. If clients prefer neither contender on average, each score has
 the mean 0 given all earlier scores, as the test of `Duel` requires.
 """
 
@@ -171,26 +171,26 @@ class Tally:
         running = None if contest is None else self.running.get(contest)
         return Duel({} if running is None else dict(running.scores))
 
-    def take(self, shown: LoggedList) -> None:
+    def take(self, impression: LoggedList) -> None:
         """Count a settled list, or the reason to leave the list out."""
-        meta = shown.attributes.get(ATTRIBUTE)
+        meta = impression.attributes.get(ATTRIBUTE)
         self.n_lists += 1
         if meta is None:
             return
         self.n_shared += 1
         try:
-            assignment = Assignment.from_meta(meta, len(shown.shown))
+            assignment = Assignment.from_meta(meta, len(impression.shown))
         except InputError:
             self.left_out["broken"] += 1
             return
-        running = self.running.setdefault(assignment.contest, RunningDuel(shown.shown_at))
-        clicked = set(shown.clicked)
-        outcome = assignment.credit([doc_id in clicked for doc_id in shown.shown])
-        if not running.take(shown.client, shown.shown_at, outcome, VISIT * self.settle_seconds):
+        running = self.running.setdefault(assignment.contest, RunningDuel(impression.shown_at))
+        clicked = set(impression.clicked)
+        outcome = assignment.credit([doc_id in clicked for doc_id in impression.shown])
+        if not running.take(impression.client, impression.shown_at, outcome, VISIT * self.settle_seconds):
             self.left_out["later"] += 1
 
     def close(self, now: float) -> None:
-        """Close the visits with settled lists alone, by a time in seconds since 1970."""
+        """Close the visits whose lists are all settled at a time in seconds since 1970."""
         for running in self.running.values():
             running.close(now - (VISIT + 1) * self.settle_seconds)
 
@@ -217,9 +217,9 @@ def read_duels(
     tally = Tally(settle_seconds)
     now = clock()  # before reading, so that closed visits are complete
     with GrowingUbi(Path(folder), clock, settle_seconds) as log:
-        for shown in log.lists():
-            if shown.shown_at >= since:
-                tally.take(shown)
+        for impression in log.lists():
+            if impression.shown_at >= since:
+                tally.take(impression)
         tally.waits = log.waits
     tally.close(now)
     return tally

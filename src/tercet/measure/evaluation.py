@@ -90,7 +90,7 @@ class Evaluation:
         return f"Evaluation({means}; {self._about()})"
 
     def to_frame(self) -> Any:
-        """A frame with a row for each query: ``qid`` and a column for each measure; of pandas, polars or Arrow.
+        """Return a frame of pandas, polars or Arrow: a row for each query, with ``qid`` and a column for each measure.
 
         Examples
         --------
@@ -104,8 +104,8 @@ class Evaluation:
         rows: list[tuple[str, ...]] = [("measure", "mean", "s.e.", "95% interval")]
         for measure in self.measures:
             error, (low, high) = self.standard_error(measure), self.interval(measure)
-            known = not np.isnan(error)
-            spread = (f"{error:.4f}", f"{low:.4f} to {high:.4f}") if known else ("-", "-")
+            has_interval = not np.isnan(error)
+            spread = (f"{error:.4f}", f"{low:.4f} to {high:.4f}") if has_interval else ("-", "-")
             rows.append((str(measure), f"{self.mean(measure):.4f}", *spread))
         width = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [f"{a:<{width[0]}}  {b:>{width[1]}}  {c:>{width[2]}}  {d:>{width[3]}}" for a, b, c, d in rows]
@@ -142,8 +142,8 @@ def evaluate(
     - A judged query without a document in the run gets 0, as in ir_measures, or a RankLoss of 1 if a document is
       relevant; ``missing`` counts these queries. Queries of the run without judgements are left out; ``unjudged``
       counts these queries.
-    - A query without a relevant document gets 0 in every measure, as in ir_measures; RankLoss, having no pair
-      to order, is 0 too. A relevant document outside the ranking is ordered wrongly with all ranked documents.
+    - A query without a relevant document gets 0 in every measure, as in ir_measures; RankLoss is 0 too, since there is
+    no pair to order. A relevant document outside the ranking is ordered wrongly with all ranked documents.
     - A run without a document for any judged query is an error.
 
     Examples
@@ -158,8 +158,8 @@ def evaluate(
     if not run:
         raise InputError("The run is empty. A system without a run is an error, not a zero.")
     qids = tuple(qrels)
-    shown = [qid for qid in qids if run.get(qid)]
-    if not shown:
+    answered = [qid for qid in qids if run.get(qid)]
+    if not answered:
         raise InputError(
             f"The run has no document for any of the {len(qids)} judged queries (first judged: {qids[0]!r}, "
             f"first in the run: {next(iter(run))!r}). Are the ids of the same collection?"
@@ -167,10 +167,10 @@ def evaluate(
     # With doc_ids in falling order, lower columns first is the tie rule of trec_eval.
     ranked = {qid: _in_falling_order(qid, run.get(qid, ())) for qid in qids}
     row_starts = np.cumsum([0, *map(len, ranked.values())])
-    scores = np.concatenate([_scores(qid, run[qid], ranked[qid]) for qid in shown])
+    scores = np.concatenate([_scores(qid, run[qid], ranked[qid]) for qid in answered])
     query, column, grade, unseen = _positive_judgements(qrels, ranked)
     values = compute(find_standing(scores, row_starts, query, column, grade, unseen), parsed)
-    return Evaluation(parsed, qids, values, len(qids) - len(shown), sum(qid not in qrels for qid in run))
+    return Evaluation(parsed, qids, values, len(qids) - len(answered), sum(qid not in qrels for qid in run))
 
 
 def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArray[np.float32]:
@@ -181,7 +181,7 @@ def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArr
             raise InputError(f"The score of query {qid!r} and document {doc_id!r} must be a number. Got {score!r}.")
     try:
         scores = np.array([documents[doc_id] for doc_id in order], dtype=np.float64)
-    except OverflowError:  # integers are of any size
+    except OverflowError:  # an integer may exceed the largest float
         raise InputError(f"A score of query {qid!r} is an integer too large for a float; scores are floats.") from None
     with np.errstate(over="ignore"):  # beyond float32 all scores are equally infinite
         return scores.astype(np.float32)

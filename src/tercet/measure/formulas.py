@@ -72,9 +72,9 @@ def standing_of_block(scores: ArrayLike, grades: ArrayLike | sparse.sparray) -> 
         relevant = relevant.copy()
         relevant.sum_duplicates()  # sorts the columns as well
     query = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
-    kept = relevant.data > 0
-    column, grade = relevant.indices[kept].astype(np.int32), relevant.data[kept].astype(np.int64)
-    return find_standing(block.ravel(), np.arange(len(block) + 1) * block.shape[1], query[kept], column, grade)
+    is_relevant = relevant.data > 0
+    column, grade = relevant.indices[is_relevant].astype(np.int32), relevant.data[is_relevant].astype(np.int64)
+    return find_standing(block.ravel(), np.arange(len(block) + 1) * block.shape[1], query[is_relevant], column, grade)
 
 
 def measure_block(
@@ -136,8 +136,8 @@ def _average_precision(at: Standing, measure: Measure) -> NDArray[np.float64]:
 
 
 def _ndcg(at: Standing, measure: Measure) -> NDArray[np.float64]:
-    shown = _within(at.rank, measure)
-    gain = _sum(at, at.query[shown], _discounted(at.grade[shown], at.rank[shown], measure))
+    within = _within(at.rank, measure)
+    gain = _sum(at, at.query[within], _discounted(at.grade[within], at.rank[within], measure))
     ideal_order = np.lexsort((-at.relevant_grade, at.relevant_query))
     query, grade = at.relevant_query[ideal_order], at.relevant_grade[ideal_order]
     rank = _position(query)
@@ -195,7 +195,7 @@ def _success(at: Standing, measure: Measure) -> NDArray[np.float64]:
 def _rank_loss(at: Standing, measure: Measure) -> NDArray[np.float64]:
     relevant = at.grade >= measure.rel
     query, at_least = at.query[relevant], at.at_least[relevant]
-    # One ascending key, as at_least never falls down a ranking; the last equal key is the end of a tie.
+    # `at_least` never falls down a ranking, so a single ascending key suffices. The last equal key ends a tie.
     key = query * (at_least.max(initial=0) + 1) + at_least
     n_relevant_at_least = np.searchsorted(key, key, side="right") - np.searchsorted(query, query)
     wrong = at_least - n_relevant_at_least

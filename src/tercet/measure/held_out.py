@@ -132,10 +132,10 @@ class HeldOutQueries(HeldOut):
 
         Parameters
         ----------
-        links : to be found
+        links : links to find
         Q, D : ``D=None`` means D is Q
         known : links to leave out of the ranking, such as training links
-        exclude_self : leave out the document in the query's own row too
+        exclude_self : leave out also the document in the row of the query
 
         Examples
         --------
@@ -145,11 +145,11 @@ class HeldOutQueries(HeldOut):
         [[1, 0, 1]]
         """
         D = Q if D is None else D
-        wanted, hidden = (_pairs(*pairs, Q, D) for pairs in ((links, "links"), (known, "known")))
+        targets, hidden = (_pairs(*pairs, Q, D) for pairs in ((links, "links"), (known, "known")))
         if exclude_self:
-            own = np.unique(wanted[:, 0])
-            hidden = np.concatenate([hidden, np.stack([own, own], axis=1)[own < D.shape[0]]])
-        keys, hidden_keys = (np.unique(pairs[:, 0] * D.shape[0] + pairs[:, 1]) for pairs in (wanted, hidden))
+            sources = np.unique(targets[:, 0])
+            hidden = np.concatenate([hidden, np.stack([sources, sources], axis=1)[sources < D.shape[0]]])
+        keys, hidden_keys = (np.unique(pairs[:, 0] * D.shape[0] + pairs[:, 1]) for pairs in (targets, hidden))
         keys = np.setdiff1d(keys, hidden_keys)
         if not keys.size:
             raise InputError("there are no links to be found")
@@ -194,16 +194,20 @@ class HeldOutQueries(HeldOut):
         """
         grades = self.grades.tocoo()
         answers = grades.data > 0
-        wanted = answers & chosen[grades.col]
-        rows = np.unique(grades.row[wanted])
+        measured = answers & chosen[grades.col]
+        rows = np.unique(grades.row[measured])
         if not rows.size:
             return None
         shape = self.grades.shape
-        other = answers & ~wanted
-        hidden = sparse.csr_array((np.ones(int(other.sum()), np.int64), (grades.row[other], grades.col[other])), shape)
-        kept = sparse.csr_array((grades.data[~other], (grades.row[~other], grades.col[~other])), shape=shape)
+        unmeasured = answers & ~measured
+        hidden = sparse.csr_array(
+            (np.ones(int(unmeasured.sum()), np.int64), (grades.row[unmeasured], grades.col[unmeasured])), shape
+        )
+        remaining = sparse.csr_array(
+            (grades.data[~unmeasured], (grades.row[~unmeasured], grades.col[~unmeasured])), shape=shape
+        )
         hidden = hidden if self.hidden is None else hidden + self.hidden
-        return replace(self, grades=kept, hidden=hidden)._of_rows(rows)
+        return replace(self, grades=remaining, hidden=hidden)._of_rows(rows)
 
     def at_most(self, n: int) -> Self:
         """Keep at most n queries, evenly spaced."""
@@ -229,10 +233,10 @@ class HeldOutQueries(HeldOut):
         standing = standing_of_block(scores, self.grades[block])
         return compute(replace(standing, n_ranked=standing.n_ranked - np.diff(hidden.indptr)), measures)
 
-    def without(self, own: NDArray[np.int64]) -> Self:
-        """Hide a document of each query, the query's own text, whatever its grade (n_q,)."""
-        shape, queries = self.grades.shape, np.arange(len(own))
-        hidden = sparse.csr_array((np.ones(len(own), np.int64), (queries, own)), shape=shape)
+    def without(self, own_columns: NDArray[np.int64]) -> Self:
+        """Hide the query's text in each ranking, whatever the grade; ``own_columns`` (n_q,) are rows of D."""
+        shape, queries = self.grades.shape, np.arange(len(own_columns))
+        hidden = sparse.csr_array((np.ones(len(own_columns), np.int64), (queries, own_columns)), shape=shape)
         grades = sparse.csr_array(self.grades - self.grades.multiply(hidden))
         grades.eliminate_zeros()
         return replace(self, grades=grades, hidden=hidden)
@@ -286,10 +290,10 @@ class HeldOutPreferences(HeldOut):
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
         """Keep preferences with a chosen better document; None without any."""
-        kept = chosen[self.preferences.better]
-        if not kept.any():
+        is_chosen = chosen[self.preferences.better]
+        if not is_chosen.any():
             return None
-        return self._of(kept)
+        return self._of(is_chosen)
 
     def at_most(self, n: int) -> Self:
         """Keep at most n queries, evenly spaced."""
@@ -298,24 +302,24 @@ class HeldOutPreferences(HeldOut):
         _, number = np.unique(self.preferences.query, return_inverse=True)
         return self._of(np.isin(number.ravel(), _evenly_spaced(len(self.qids), n)))
 
-    def _of(self, kept: NDArray[np.bool_]) -> Self:
+    def _of(self, mask: NDArray[np.bool_]) -> Self:
         """Keep the masked preferences."""
-        some = self.preferences[kept]
-        taken, query = np.unique(some.query, return_inverse=True)
+        selected = self.preferences[mask]
+        taken, query = np.unique(selected.query, return_inverse=True)
         rows = np.searchsorted(np.unique(self.preferences.query), taken)
         return replace(
             self,
             Q=self.Q[taken],
-            preferences=some.renumbered(query.ravel(), some.better, some.worse),
+            preferences=selected.renumbered(query.ravel(), selected.better, selected.worse),
             qids=tuple(self.qids[row] for row in rows),
         )
 
     def _margins(self, weights: Weights) -> NDArray[np.float64]:
         margins = np.empty(len(self.preferences))
         for start in range(0, len(margins), _AT_ONCE):
-            some = self.preferences[start : start + _AT_ONCE]
-            queries = self.Q[some.query]
-            better, worse = (weights.score_rows(queries, self.D[rows]) for rows in (some.better, some.worse))
+            block = self.preferences[start : start + _AT_ONCE]
+            queries = self.Q[block.query]
+            better, worse = (weights.score_rows(queries, self.D[rows]) for rows in (block.better, block.worse))
             margins[start : start + _AT_ONCE] = better - worse
         return margins
 
@@ -328,9 +332,9 @@ class HeldOutPreferences(HeldOut):
         return np.bincount(number.ravel(), right * weight) / np.bincount(number.ravel(), weight)
 
 
-def _evenly_spaced(n: int, some: int) -> NDArray[np.int64]:
+def _evenly_spaced(n: int, n_chosen: int) -> NDArray[np.int64]:
     """Evenly spaced numbers below n, with the first and the last."""
-    return np.linspace(0, n - 1, some).astype(np.int64)
+    return np.linspace(0, n - 1, n_chosen).astype(np.int64)
 
 
 def _row(key: Any, rows: Mapping[Any, int] | None, n: int, what: str) -> int:
@@ -376,8 +380,8 @@ def average_precision_of_classes(
     rows = np.arange(len(y)) if queries is None else np.asarray(queries)
     values = []
     for block, scores in weights.score_blocks(X if queries is None else X[rows], X):
-        own, same = rows[block], y[rows[block], None] == y
-        at = np.arange(len(own)), own
+        block_rows, same = rows[block], y[rows[block], None] == y
+        at = np.arange(len(block_rows)), block_rows
         scores[at], same[at] = -np.inf, False
         values.append(measure_block(scores, same, "AP"))
     return np.concatenate(values)[:, 0]

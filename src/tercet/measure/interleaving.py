@@ -23,8 +23,8 @@ from tercet.errors import InputError
 Doc = TypeVar("Doc", bound=Hashable)
 Team = Literal["first", "second"]
 TEAMS: Final[tuple[Team, Team]] = ("first", "second")
-# The stake is divided among chances of the first side as by Beta(3, 3), which finds small differences in a few hundred
-# clients, and large differences in few clients.
+# A Beta(3, 3) distribution divides the stake among chances of the first side. The test then finds small differences in
+# a few hundred clients, and large differences in few clients.
 _CHANCES: Final = np.linspace(0, 1, 201)[1:-1]
 _LOG_STAKES: Final = log_softmax(2 * np.log(_CHANCES * (1 - _CHANCES)))
 _MOST_CLIENTS: Final = 10**9
@@ -63,7 +63,7 @@ class Interleaved(Generic[Doc]):
 
 def credit(teams: Sequence[Team | None], clicked: Sequence[bool]) -> int:
     """Winner of two teams by clicks: 1 the first, -1 the second, 0 neither."""
-    clicks = [sum(click for team, click in zip(teams, clicked, strict=True) if team == one) for one in TEAMS]
+    clicks = [sum(click for team, click in zip(teams, clicked, strict=True) if team == owner) for owner in TEAMS]
     return int(np.sign(clicks[0] - clicks[1]))
 
 
@@ -72,8 +72,8 @@ def team_draft(
 ) -> Interleaved[Doc]:
     """Interleave two rankings: both add their best missing document in turn; a coin decides the order of each turn.
 
-    Documents of the common beginning of both rankings have no team, as their clicks would be noise. Neither have
-    documents added while the shorter ranking has no document left, as a ranking would win by its length.
+    Documents of the common beginning of both rankings have no team, as their clicks would be noise. Documents added
+    after the end of the shorter ranking have no team either, as a ranking would win by its length.
 
     Examples
     --------
@@ -85,22 +85,26 @@ def team_draft(
     >>> team_draft(["a", "b"], ["a", "b", "c", "d"], 4, np.random.default_rng(0)).teams
     (None, None, None, None)
     """
-    left = {"first": list(dict.fromkeys(first)), "second": list(dict.fromkeys(second))}
+    remaining = {"first": list(dict.fromkeys(first)), "second": list(dict.fromkeys(second))}
     n_alike = next(
-        (rank for rank, (one, other) in enumerate(zip(*left.values(), strict=False)) if one != other),
-        min(map(len, left.values())),
+        (
+            rank
+            for rank, (first_id, second_id) in enumerate(zip(*remaining.values(), strict=False))
+            if first_id != second_id
+        ),
+        min(map(len, remaining.values())),
     )
     docs: list[Doc] = []
     teams: list[Team | None] = []
-    while len(docs) < k and any(left.values()):
-        n_owned = _owned_in_turn(*left.values())
+    while len(docs) < k and any(remaining.values()):
+        n_owned = _owned_in_turn(*remaining.values())
         for team in TEAMS if random_state.random() < 0.5 else TEAMS[::-1]:
-            if left[team] and len(docs) < k:
-                chosen = left[team][0]
+            if remaining[team] and len(docs) < k:
+                chosen = remaining[team][0]
                 teams.append(team if len(docs) >= n_alike and n_owned > 0 else None)
                 n_owned -= 1
                 docs.append(chosen)
-                for listed in left.values():
+                for listed in remaining.values():
                     if chosen in listed:
                         listed.remove(chosen)
     return Interleaved(tuple(docs), tuple(teams))
@@ -177,12 +181,13 @@ class Duel:
 
     @property
     def p_value(self) -> float:
-        """Inverse of the growth of the stake: at most the level at any look with a chance of at most the level."""
+        """Inverse of the growth of the stake; without a preference, at or below the level at any look with chance
+        level."""
         return min(1.0, float(np.exp(-self._evidence())))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of the share, at all looks at once."""
+        """Confidence interval of the share, valid at all looks together."""
         if self.share is None:
             return 0.0, 1.0
         limit, least, most = -np.log(self.level), 1e-12, 1 - 1e-12

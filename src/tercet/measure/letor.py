@@ -86,7 +86,7 @@ class RowScorer:
     measure: Measure
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, qid: Any = None, group: Any = None) -> float:
-        """The mean measure of ``estimator.predict(X)``, negated if lower is better."""
+        """Return the mean measure of ``estimator.predict(X)``, negated if lower is better."""
         ids = queries_of(X, qid, group)
         if ids is None:
             raise InputError(
@@ -191,7 +191,7 @@ def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None
 
     Notes
     -----
-    Two methods are compared by ``paired_test(a.disagreement, b.disagreement, "wilcoxon")``, queries being the trials.
+    Compare two methods by ``paired_test(a.disagreement, b.disagreement, "wilcoxon")``: the trials are the queries.
     Costs O(n log n) for queries of n rows.
 
     Examples
@@ -205,11 +205,11 @@ def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None
     ids = np.zeros(len(values), dtype=np.int64) if qid is None else _checked_ids(qid, len(values))
     query, n_queries = query_numbers(ids, len(values))
     counts = pair_counts(values, grades, query, n_queries)
-    kept = counts[:, 0] > 0
-    if not kept.any():
+    has_rows = counts[:, 0] > 0
+    if not has_rows.any():
         raise InputError(f"no query has two rows or more, so there are no pairs to compare ({n_queries} queries)")
     names = ids[np.unique(query, return_index=True)[1]].astype(str)
-    return Orders(tuple(names[kept].tolist()), counts[kept])
+    return Orders(tuple(names[has_rows].tolist()), counts[has_rows])
 
 
 def _scores_of_rows(scores: ArrayLike) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ class Measure:
     Parameters
     ----------
     name : AP, nDCG, P, RR, R, Success or RankLoss; or PairAccuracy, of preferences
-    cutoff : how many documents at the top are looked at; None for all
+    cutoff : number of documents at the top to measure; None for all
     rel : lowest relevant grade, at least 1; nDCG uses the grades themselves
     dcg : term of a document of grade g at rank r (from 1) in nDCG's sum:
 
@@ -93,7 +93,7 @@ class Measure:
 
     def __str__(self) -> str:
         level = "" if self.rel == 1 else f"(rel={self.rel})"
-        level += "" if self.dcg == "log2" else f"(dcg={self.dcg!r})"  # no measure has both
+        level += "" if self.dcg == "log2" else f"(dcg={self.dcg!r})"  # no measure has a level and a form
         depth = "" if self.cutoff is None else f"@{self.cutoff}"
         return f"{self.name}{level}{depth}"
 
@@ -120,8 +120,8 @@ def parse_measure(name: str | Measure) -> Measure:
         parameters["cutoff"] = int(match["cutoff"])
     for part in filter(str.strip, (match["parameters"] or "").split(",")):
         pair = _PARAMETER.fullmatch(part)
-        known = pair is not None and pair["key"] in (("rel", "cutoff") if pair["whole"] else ("dcg",))
-        if pair is None or not known or pair["key"] in parameters:
+        is_valid = pair is not None and pair["key"] in (("rel", "cutoff") if pair["whole"] else ("dcg",))
+        if pair is None or not is_valid or pair["key"] in parameters:
             raise InputError(
                 f"Cannot read {part.strip()!r} in the measure {name!r}; 'rel', 'dcg' and a cutoff can be given once "
                 f"each, as in 'AP(rel=2)@100'. Supported: {SUPPORTED}."

@@ -152,7 +152,7 @@ def _aligned(
 
 
 def _stats() -> Any:
-    """Import scipy.stats late, as the import takes longer than most verbs."""
+    """Import scipy.stats late, as the import takes longer than most commands."""
     from scipy import stats
 
     return stats
@@ -175,8 +175,8 @@ def _permutation(differences: NDArray[np.float64], n: int, seed: int) -> float:
     random = np.random.default_rng(seed)
     total = abs(differences.sum()) - _ROUNDING * np.abs(differences).sum()
     at_once, as_extreme = max(1, _NUMBERS_AT_ONCE // len(differences)), 0
-    for done in range(0, n, at_once):
-        flips = random.integers(0, 2, size=(min(at_once, n - done), len(differences)), dtype=np.int8)
+    for start in range(0, n, at_once):
+        flips = random.integers(0, 2, size=(min(at_once, n - start), len(differences)), dtype=np.int8)
         as_extreme += int(np.count_nonzero(np.abs((2.0 * flips - 1.0) @ differences) >= total))
     return (1 + as_extreme) / (1 + n)  # the observed signs count as a draw: p is never 0
 

@@ -11,8 +11,8 @@ from tercet._lazy import sparse
 from tercet.memory.value import Memory, MemorySettings, unit_rows
 from tercet.weights.base import widened
 
-NOT_USED: Final = -0.1  # evidence of a document that was shown and not used; 1 where it was used
-SHAPE: Final = (0.0, 3.0)  # threshold and power of the similarity, where no queries were there to choose by
+NOT_USED: Final = -0.1  # evidence of a shown but unused document; a used document has 1
+SHAPE: Final = (0.0, 3.0)  # threshold and power of the similarity, without queries to choose by
 
 
 class Use(NamedTuple):

@@ -92,7 +92,7 @@ class _SavedMemory:
     text_starts: NDArray[np.int64]
     doc_ids: NDArray[np.uint8]
     doc_id_starts: NDArray[np.int64]
-    # Files from before there were hashes have none.
+    # Files of earlier versions have no hashes.
     doc_id_hashes: Annotated[NDArray[np.uint64] | None, Shape("n_known")] = None
     doc_id_rows: Annotated[NDArray[np.uint16] | NDArray[np.uint32] | None, Shape("n_known")] = None
     times: Annotated[NDArray[np.int32] | None, Shape(None, bounds=Bounds(least=0))] = None
@@ -236,7 +236,7 @@ class Memory:
         return int(self.queries.shape[1])
 
     def cosine(self, Q: sparse.csr_array) -> sparse.csr_array:
-        """Cosine of queries and past queries, CSR (n_queries, n_past); columns behind the words are left out."""
+        """Cosine of queries and past queries, CSR (n_queries, n_past); columns after the words are left out."""
         return self._words(Q) @ self._by_term
 
     def similarity(self, Q: sparse.csr_array) -> sparse.csr_array:
@@ -324,7 +324,7 @@ class Memory:
     def explain(
         self, Q: sparse.csr_array, doc_id: str, D: sparse.csr_array, n_words: int | None = None
     ) -> MemoryReasons:
-        """Explain the memory term of a document's score by past queries and words, with the term as their sum.
+        """Explain the memory term of a document's score: contributions of past queries and words sum to the term.
 
         The contribution of a past query is its share of m times the first term. ``D`` is the row of the document.
         """
@@ -408,7 +408,7 @@ def pooled_rows(queries: sparse.csr_array, evidence: sparse.csr_array) -> sparse
 
 
 def _bm25_rows(counts: sparse.csr_array) -> sparse.csr_array:
-    """Counts of words by document as BM25 document rows with half of the idf; the other half is the query's."""
+    """Weight counts of words by document as BM25 rows with half of the idf; queries have the other half."""
     rows = sparse.csr_array(counts, dtype=np.float64)
     n_docs = rows.shape[0]
     frequency = np.bincount(rows.indices, minlength=rows.shape[1])
@@ -452,19 +452,19 @@ def _aligned_times(evidence: Any, times: Any) -> NDArray[np.int32]:
     if counts.dtype.kind not in "iu" or (counts.size and not 0 <= counts.min() <= counts.max() < 2**31):
         raise InputError(f"times must be whole numbers from 0 to {2**31 - 1}; got {counts.dtype}")
     if evidence.has_canonical_format and evidence.dtype == np.float32 and evidence.data.all():
-        kept = counts
+        aligned = counts
     else:
         pattern = (evidence.indices.copy(), evidence.indptr.copy())
         amounts = sparse.csr_array((evidence.data.astype(np.float32), *pattern), shape=evidence.shape)
         summed = sparse.csr_array((counts.astype(np.int64), *map(np.copy, pattern)), shape=evidence.shape)
         amounts.sum_duplicates()
         summed.sum_duplicates()
-        kept = summed.data[amounts.data != 0]
-    if kept.dtype == np.int32 and not kept.flags.writeable:
-        return kept
-    kept = kept.astype(np.int32)
-    kept.flags.writeable = False
-    return kept
+        aligned = summed.data[amounts.data != 0]
+    if aligned.dtype == np.int32 and not aligned.flags.writeable:
+        return aligned
+    aligned = aligned.astype(np.int32)
+    aligned.flags.writeable = False
+    return aligned
 
 
 def _row_numbers(rows: sparse.csr_array) -> NDArray[np.int64]:

@@ -42,10 +42,11 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
     def draw(width: int) -> Html:
         room = 14 + LETTER * max(len(name) for name, *_ in rows)
         inline = room <= width / 3  # else a name stands above its bar
-        left, right, row_height = max(120 if width == WIDE else 78, room) if inline else 14, 24, 34 if inline else 54
+        left_margin = max(120 if width == WIDE else 78, room) if inline else 14
+        right_margin, row_height = 24, 34 if inline else 54
         ends = [end for _, mean, low, high in rows for end in (mean, low, high) if end is not None]
         low, high = _padded(min(ends), max(ends))
-        across = _scale(low, high, left, width - right)
+        across = _scale(low, high, left_margin, width - right_margin)
         height = row_height * len(rows) + 30
         parts: list[Html] = []
         for tick in ticks(low, high, 6 if width == WIDE else 4):
@@ -56,8 +57,10 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
             y = row_height * (row + 1) - 11
             plain = "" if row == ours else " plain"
             strong = "strong" if row == ours else ""
-            position = (left - 14, y + 4.5, f"end {strong}".strip()) if inline else (left, y - 17, strong or None)
-            parts.append(_text(name, *position))
+            if inline:
+                parts.append(_text(name, left_margin - 14, y + 4.5, f"end {strong}".strip()))
+            else:
+                parts.append(_text(name, left_margin, y - 17, strong or None))
             if start is not None and end is not None:
                 parts.append(_line(f"range{plain}", across(start), y, across(end), y))
             parts.append(element("circle", class_=f"dot{plain}", cx=_px(across(mean)), cy=_px(y), r=6.5))
@@ -70,22 +73,22 @@ def bars(values: Sequence[float], *, label: str, y_label: str, lower_is_better: 
     """Draw a bar for each value, up or down from zero, in the colors of better and worse."""
 
     def draw(width: int) -> Html:
-        left, right, top, bottom, height = 52, 12, 26, 12, 260 if width == WIDE else 220
+        left_margin, right_margin, top, bottom, height = 52, 12, 26, 12, 260 if width == WIDE else 220
         low, high = min(0.0, *values), max(0.0, *values)
         if low == high:
             high = 1.0
-        across, up = _scale(0, len(values), left, width - right), _scale(low, high, height - bottom, top)
-        parts: list[Html] = [_text(y_label, left - 44, 13)]
+        across, up = _scale(0, len(values), left_margin, width - right_margin), _scale(low, high, height - bottom, top)
+        parts: list[Html] = [_text(y_label, left_margin - 44, 13)]
         for tick in ticks(low, high, 5):
-            parts.append(_line("zero" if tick == 0 else "grid", left, up(tick), width - right, up(tick)))
-            parts.append(_text(f"{tick:+g}" if tick else "0", left - 10, up(tick) + 4.5, "end"))
-        gap = 0.15 if (width - left - right) / len(values) > 3 else 0.0
+            parts.append(_line("zero" if tick == 0 else "grid", left_margin, up(tick), width - right_margin, up(tick)))
+            parts.append(_text(f"{tick:+g}" if tick else "0", left_margin - 10, up(tick) + 4.5, "end"))
+        gap = 0.15 if (width - left_margin - right_margin) / len(values) > 3 else 0.0
         above, below = ("worse", "better") if lower_is_better else ("better", "worse")
         for name, chosen in ((above, [v > 0 for v in values]), (below, [v < 0 for v in values])):
             path = "".join(
                 f"M{_px(across(bar + gap))} {_px(up(0))}V{_px(up(value))}H{_px(across(bar + 1 - gap))}V{_px(up(0))}z"
-                for bar, (value, shown) in enumerate(zip(values, chosen, strict=True))
-                if shown
+                for bar, (value, is_chosen) in enumerate(zip(values, chosen, strict=True))
+                if is_chosen
             )
             if path:
                 parts.append(element("path", class_=name, d=path))

@@ -66,13 +66,13 @@ STYLE: Final = files("tercet.report").joinpath("style.css").read_text(encoding="
 
 
 def style_policy() -> str:
-    """Content-Security-Policy of a page: our style sheet alone."""
+    """Content-Security-Policy of a page with the style sheet as its only content to load."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'"
 
 
 def page(title: str, *body: object) -> str:
-    """Make a whole document with our style sheet, no script and no request."""
+    """Make a whole document with the style sheet, without scripts and requests."""
     return fill(
         """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">

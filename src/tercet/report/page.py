@@ -17,7 +17,7 @@ from tercet.report.value import Report, SystemResult, shown_interval, shown_p
 
 PAGE_NAME = "report.html"  # beside a saved model
 Weighted = Sequence[tuple[str, float]]  # features by name, strongest first
-_MOST_FEATURES = 50  # that are shown
+_MOST_FEATURES = 50  # in the table
 _TONES: dict[ThreeWay | None, Tone] = {"better": "good", "worse": "bad"}
 RULE = (
     "What was learned is used if its expected gain, on queries that nothing was learned from, is more than one "
@@ -145,24 +145,24 @@ def _tile(name: str, figure: str, under: str | None) -> Html:
 
 def _systems(report: Report) -> Html:
     measure = report.measure
-    shown = [*report.systems[:-1], *report.rivals, report.systems[-1]]  # starts, rivals, and the model last
-    ours = len(shown) - 1
+    systems = [*report.systems[:-1], *report.rivals, report.systems[-1]]  # starts, rivals, and the model last
+    ours = len(systems) - 1
     rows = []
-    for system in shown:
+    for system in systems:
         mean, low, high = system.values[measure]
         rows.append((system.name, mean, None if isnan(low) else low, None if isnan(high) else high))
-    said = "; ".join(f"{s.name} {shown_interval(*s.values[measure])}" for s in shown)
+    values = "; ".join(f"{s.name} {shown_interval(*s.values[measure])}" for s in systems)
     comparisons = {c.other: c for c in report.details.comparisons} if report.details else {}
-    table = Table("Table of systems", ["system", *shown[0].values], n_labels=1, marked=ours)
-    table.head += [f"{shown[ours].name} − system", "p"] if comparisons else []
-    table.rows = [_system_row(system, comparisons) for system in shown]
+    table = Table("Table of systems", ["system", *systems[0].values], n_labels=1, marked=ours)
+    table.head += [f"{systems[ours].name} − system", "p"] if comparisons else []
+    table.rows = [_system_row(system, comparisons) for system in systems]
     note = (
         f"The difference is in {measure}, with its 95 % interval and a paired t-test, corrected after Holm for "
         f"{len(comparisons)} comparisons."
         if comparisons
         else ""
     )
-    chart = intervals(rows, ours=ours, label=f"{measure} of each system with its 95 % interval: {said}")
+    chart = intervals(rows, ours=ours, label=f"{measure} of each system with its 95 % interval: {values}")
     return _section(
         "Against other systems",
         _soft(f"Means over {_measured_on(report)}. {report.split}"),
@@ -238,14 +238,14 @@ def _by_query(report: Report, changes: ByQuery) -> Html:
     counts = f"{changes.n_better:,} better, {changes.n_same:,} the same, {changes.n_worse:,} worse"
     lower = not report.higher_is_better
     all_shown = len(changes.differences) == total
-    shown = "each query" if all_shown else f"{len(changes.differences):,} of {total:,} queries, evenly spaced"
+    queries = "each query" if all_shown else f"{len(changes.differences):,} of {total:,} queries, evenly spaced"
     chart = bars(
         changes.differences,
-        label=f"Change of {report.measure} of {shown}, best first: {counts}.",
+        label=f"Change of {report.measure} of {queries}, best first: {counts}.",
         y_label=f"change of {report.measure}",
         lower_is_better=lower,
     )
-    caption = f"Change of {report.measure} of {shown}, sorted{'; lower is better' if lower else ''}."
+    caption = f"Change of {report.measure} of {queries}, sorted{'; lower is better' if lower else ''}."
     tables = [_changes("Largest gains", changes.gains), _changes("Largest losses", changes.losses)]
     return _section(
         "Query by query",
@@ -447,9 +447,9 @@ def shown_value(value: object) -> str:
     return str(value)
 
 
-def shown_count(n: int, one: str, many: str) -> str:
+def shown_count(n: int, singular: str, plural: str) -> str:
     """Format a number with a noun."""
-    return f"{n:,} {one if n == 1 else many}"
+    return f"{n:,} {singular if n == 1 else plural}"
 
 
 def shown_bytes(n: int) -> str:

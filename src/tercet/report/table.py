@@ -53,7 +53,7 @@ class Table:
     marked: int | None = None
 
     def transposed(self) -> Table:
-        """The same with a row for each column: the first column is the head."""
+        """Exchange rows and columns: the first column becomes the head."""
         columns = list(zip(*self.rows, strict=True))
         head = [self.head[0], *(cell.text for cell in columns[0])]
         rows = [[Cell(name), *column] for name, column in zip(self.head[1:], columns[1:], strict=True)]
@@ -77,10 +77,10 @@ class Table:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         n_labels = len(widths) if self.n_labels is None else self.n_labels
         widths[n_labels:] = [max(width, narrowest) for width in widths[n_labels:]]
-        shown = [self._line(line, widths) for line in lines]
+        text_lines = [self._line(line, widths) for line in lines]
         if ruled:
-            shown.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([*([self.title] if self.title else []), *shown])
+            text_lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join([*([self.title] if self.title else []), *text_lines])
 
     def _line(self, texts: Sequence[str], widths: Sequence[int]) -> str:
         n_labels = len(texts) if self.n_labels is None else self.n_labels

@@ -27,7 +27,7 @@ StoredValues = list[tuple[str, float | None, float | None, float | None]]
 
 
 def _stored_values(values: Values) -> list[list[Any]]:
-    """As a list, since a saved dict does not keep its order; JSON has no NaN, and a single query has no interval."""
+    """Return a list, since a saved dict loses its order, with None for the NaN of an unknown interval."""
     return [[measure, *(None if isnan(number) else number for number in row)] for measure, row in values.items()]
 
 
@@ -224,7 +224,7 @@ class Report:
     # -- as text ----------------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """A row for each system, rivals first, and a column for each measure; of features the other way round."""
+        """Table with a row for each system, rivals first, and a column for each measure; transposed for features."""
         table = Table("", ["", *self.systems[0].values], n_labels=1)
         for system in (*self.rivals, *self.systems):
             cells = [Cell(f"{mean:.3f}", shown_ends(low, high)) for mean, low, high in system.values.values()]
@@ -271,20 +271,20 @@ class Report:
     @property
     def shown_verdict(self) -> str:
         """The verdict in words, with the rejection if rejected."""
-        said = "the difference cannot be told from one query" if self.verdict is None else self.verdict
-        return said if self.accepted else f"{said}; rejected, so the model is {self.systems[-1].name}"
+        verdict = "the difference cannot be told from one query" if self.verdict is None else self.verdict
+        return verdict if self.accepted else f"{verdict}; rejected, so the model is {self.systems[-1].name}"
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{one.name} {one.values[self.measure][0]:.3f}" for one in self.systems[-2:])
-        shown = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
+        means = ", ".join(f"{system.name} {system.values[self.measure][0]:.3f}" for system in self.systems[-2:])
+        text = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
         verdict = f"; {self.shown_verdict}" if self.systems else ""
-        return f"Report({self.measure}: {shown or 'nothing held out'}{verdict})"
+        return f"Report({self.measure}: {text or 'nothing held out'}{verdict})"
 
     def _repr_html_(self) -> str:
-        said = [element("strong", self.shown_verdict)] if self.verdict is not None else []
+        verdict = [element("strong", self.shown_verdict)] if self.verdict is not None else []
         notes = [element("p", line) for line in (*self.decision.splitlines(), *self.notes)]
         table = self.table().as_html() if self.systems else "Nothing was held out to report on."
-        return join([table, *(element("p", one) for one in said), *notes])
+        return join([table, *(element("p", part) for part in verdict), *notes])
 
     def path_table(self) -> str:
         """Table of the path: penalty, used features and value of each point, with a mark at the chosen penalty."""

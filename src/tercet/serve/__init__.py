@@ -1,7 +1,7 @@
 """A service that searches an index, gives its reasons, and learns from teachers while it serves.
 
-`TaughtStore` and `read_taught` need nothing but the file; what speaks HTTP is in `tercet.serve.app` and
-`tercet.serve.run`, and needs the extra ``serve``.
+`TaughtStore` and `read_taught` need only the file. The HTTP modules, `tercet.serve.app` and `tercet.serve.run`, need
+the extra ``serve``.
 """
 
 from tercet.data.taught import Action, TaughtFile, read_taught

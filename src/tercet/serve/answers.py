@@ -18,7 +18,7 @@ from tercet.text.analyzer import Analyzer
 Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
 
 _COMPARED_RANKS: Final = 100  # depth at which the rank of a document in the other list is looked up
-_EXAMPLES, _EXAMPLE_CHARS = 3, 40  # queries on the start page, and their longest
+_EXAMPLES, _EXAMPLE_CHARS = 3, 40  # queries on the start page, and the most characters of a query
 _PLAIN_NAME: Final = "index"  # folder name that says nothing about the collection
 
 
@@ -81,11 +81,11 @@ def _entry(cards: Cards, hit: Hit, rank: int) -> dict[str, Any]:
     return {"id": hit.doc_id, "rank": rank, "score": hit.score, **sure, **card}
 
 
-def _hits_of(served: Served, query: str, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
-    """Return documents in this order as hits of a query; ``known`` has some of the hits."""
-    hits = {hit.doc_id: hit for hit in known}
-    others = [doc_id for doc_id in doc_ids if doc_id not in hits]
-    hits |= {hit.doc_id: hit for hit in served.index.hits_of(served.model.queries([query]), others)} if others else {}
+def _hits_of(served: Served, query: str, listed: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
+    """Return documents in this order as hits of a query; ``listed`` has some of the hits."""
+    hits = {hit.doc_id: hit for hit in listed}
+    missing = [doc_id for doc_id in doc_ids if doc_id not in hits]
+    hits |= {hit.doc_id: hit for hit in served.index.hits_of(served.model.queries([query]), missing)} if missing else {}
     return [hits[doc_id] for doc_id in doc_ids]
 
 
@@ -122,19 +122,19 @@ def effect(before: Served, after: Served, query: str, pairs: Sequence[Pair]) -> 
     then, now = _ranks_of(before, query), _ranks_of(after, query)
     ranks = [{"id": doc, "before": then.get(doc), "after": now.get(doc)} for doc in docs]
     moves = [_move(doc, then.get(doc), now.get(doc)) for doc in docs if then.get(doc) != now.get(doc)]
-    said = f"{'; '.join(moves[:4])}." if moves else "The order is the same."
+    summary = f"{'; '.join(moves[:4])}." if moves else "The order is the same."
     if not ahead and not row.nnz:
-        said += " The model knows no word of the query."
+        summary += " The model knows no word of the query."
     elif not ahead and all(has_same_words(after, *pair) for pair in pairs):
-        said += " The model sees the same words in both, so it cannot tell them apart."
+        summary += " The model sees the same words in both, so it cannot tell them apart."
     elif not ahead:
-        said += " It counts, but not enough: one action may change only so much."
-    return {"ahead": ahead, "said": said, "ranks": ranks}
+        summary += " It counts, but not enough: one action may change only so much."
+    return {"ahead": ahead, "said": summary, "ranks": ranks}
 
 
-def has_same_words(served: Served, doc: str, other: str) -> bool:
+def has_same_words(served: Served, doc: str, other_doc: str) -> bool:
     """Return True if two documents have the same row in the index."""
-    return bool(abs(served.index.row(doc) - served.index.row(other)).sum() == 0)
+    return bool(abs(served.index.row(doc) - served.index.row(other_doc)).sum() == 0)
 
 
 def _ranks_of(served: Served, query: str) -> dict[str, int]:

@@ -171,10 +171,10 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
         """Find documents by the learned ranking, and by the baseline for comparison."""
 
     @router.post("/rank", response_model=messages.Ranked, responses=_problems(_CHANGING))
-    async def rank(given: requests.Rank) -> Response:
+    async def rank(body: requests.Rank) -> Response:
         """Rank the documents of another engine, with reasons."""
-        check_query(service.served, given.query)
-        ranked = await service.read(lambda served: answers.rank(served, given.query, given.ids, given.reasons))
+        check_query(service.served, body.query)
+        ranked = await service.read(lambda served: answers.rank(served, body.query, body.ids, body.reasons))
         return JSONResponse(ranked)
 
     @router.get("/explain", response_model=messages.Reasons)
@@ -214,10 +214,10 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
         return JSONResponse(await service.read(lambda served: answers.collection(served, service.name)))
 
     @router.post("/events", status_code=202, response_model=messages.ClickLogged, responses=_problems(_CHANGING))
-    async def events(request: Request, given: requests.Click) -> Response:
+    async def events(request: Request, body: requests.Click) -> Response:
         """Log a click on a list."""
-        client = _client(request, given.client)
-        return JSONResponse(await service.click(client, given.query_id, given.doc), 202)
+        client = _client(request, body.client)
+        return JSONResponse(await service.click(client, body.query_id, body.doc), 202)
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -232,27 +232,27 @@ def _add_teaching(router: APIRouter, service: Service) -> None:
         return JSONResponse(await service.teach(_teacher(request), kind, query, pairs), 202)
 
     @router.post("/prefer", response_model=messages.Taught, **_PERFORMED)
-    async def prefer(request: Request, given: requests.Prefer) -> Response:
+    async def prefer(request: Request, body: requests.Prefer) -> Response:
         """Teach that a document is better than another for a query."""
-        return await teach(request, "prefer", given.query, [(given.better, given.worse)])
+        return await teach(request, "prefer", body.query, [(body.better, body.worse)])
 
     @router.post("/reject", response_model=messages.Taught, **_PERFORMED)
-    async def reject(request: Request, given: requests.Reject) -> Response:
+    async def reject(request: Request, body: requests.Reject) -> Response:
         """Teach that a document is not relevant for a query: the documents below are better."""
-        return await teach(request, "reject", given.query, [(other, given.doc) for other in given.below])
+        return await teach(request, "reject", body.query, [(better, body.doc) for better in body.below])
 
     @router.post("/move", response_model=messages.Taught, **_PERFORMED)
-    async def move(request: Request, given: requests.Move) -> Response:
+    async def move(request: Request, body: requests.Move) -> Response:
         """Teach the position of a document for a query: ahead of some documents, behind others."""
-        if not given.ahead_of and not given.behind:
+        if not body.ahead_of and not body.behind:
             raise HttpProblem(422, "name documents in ahead_of or behind", "invalid")
-        pairs = [(given.doc, other) for other in given.ahead_of] + [(other, given.doc) for other in given.behind]
-        return await teach(request, "move", given.query, pairs)
+        pairs = [(body.doc, doc) for doc in body.ahead_of] + [(doc, body.doc) for doc in body.behind]
+        return await teach(request, "move", body.query, pairs)
 
     @router.post("/undo", response_model=messages.Undone, **_PERFORMED)
-    async def undo(request: Request, given: requests.Undo) -> Response:
+    async def undo(request: Request, body: requests.Undo) -> Response:
         """Undo actions, by default the last action of the token."""
-        return JSONResponse(await service.undo(_teacher(request), given.actions), 202)
+        return JSONResponse(await service.undo(_teacher(request), body.actions), 202)
 
 
 def _teacher(request: Request) -> str:
@@ -266,11 +266,11 @@ def _add_documents(router: APIRouter, service: Service, access: Access) -> None:
             raise HttpProblem(403, "changing documents needs a teaching token; set TERCET_TEACH_TOKEN", "no-token")
 
     @router.post("/documents", response_model=messages.DocumentsChanged)
-    async def add(given: requests.NewDocuments) -> Response:
+    async def add(body: requests.NewDocuments) -> Response:
         """Add documents, all or none; on disk and served before the answer."""
         check_token()
-        docs = [(doc.id, doc.text, doc.stored_fields) for doc in given.documents]
-        return JSONResponse(await service.add_documents(docs, given.replace))
+        docs = [(doc.id, doc.text, doc.stored_fields) for doc in body.documents]
+        return JSONResponse(await service.add_documents(docs, body.replace))
 
     @router.delete("/documents", response_model=messages.DocumentsChanged)
     async def remove(params: Annotated[requests.DocumentQuery, Query()]) -> Response:

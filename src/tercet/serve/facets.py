@@ -35,8 +35,8 @@ def facets(index: BaseIndex, query: str, hits: Sequence[Hit], everything: bool, 
     for name in sorted(chosen, key=[*columns, *where].index):  # a filtered column keeps its position
         column, n_counted = columns.get(name, _Column()), len(hits)
         if name in where:
-            others = {other: values for other, values in where.items() if other != name}
-            unfiltered = index.search(query, COUNTED, cutoff=not everything, where=others)
+            other_filters = {column: values for column, values in where.items() if column != name}
+            unfiltered = index.search(query, COUNTED, cutoff=not everything, where=other_filters)
             column, n_counted = _columns(unfiltered).get(name, _Column()), len(unfiltered)
         answer.append({"column": name, "counted": n_counted, "values": column.choices()})
     return answer

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "::1")
 HEAD_BYTES: Final = 16_384  # of a request's first line and headers
 BODY_BYTES: Final = 1_000_000  # of a request with a token
-STRANGER_BODY_BYTES: Final = 65_536  # of a request without one
+STRANGER_BODY_BYTES: Final = 65_536  # of a request without a token
 _MOST_BUCKETS: Final = 10_000  # the least recently used are dropped
 _FORWARDED: Final = re.compile(r"forwarded|via|x-real-ip|x-forwarded-.*")
 
@@ -74,8 +74,8 @@ class Access:
         if scheme.lower() != "bearer":
             return None
         # Compare all tokens in constant time.
-        sent, known = token.strip().encode(), {"": self.read_token, **self.teach_tokens}
-        names = [name for name, key in known.items() if key is not None and hmac.compare_digest(sent, key.encode())]
+        sent, tokens = token.strip().encode(), {"": self.read_token, **self.teach_tokens}
+        names = [name for name, key in tokens.items() if key is not None and hmac.compare_digest(sent, key.encode())]
         return names[0] if names else None
 
     def check(self, level: Level, scope: Scope) -> None:
@@ -126,7 +126,7 @@ def host_name(host: str) -> str | None:
 def _parsed(address: str) -> SplitResult:
     try:
         return urlsplit(address)
-    except ValueError:  # as for an open bracket
+    except ValueError:  # for example an open bracket
         return urlsplit("")
 
 
@@ -202,8 +202,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, headers, status = time.monotonic(), Headers(scope=scope), 0
-        holder, here = self._access.holder(headers), is_local(scope, headers)
-        scope.setdefault("state", {}).update(started=started, holder=holder, is_local=here)
+        holder, is_this_machine = self._access.holder(headers), is_local(scope, headers)
+        scope.setdefault("state", {}).update(started=started, holder=holder, is_local=is_this_machine)
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -246,14 +246,14 @@ class Guard:
         body = await self._body(headers, receive, STRANGER_BODY_BYTES if holder is None else BODY_BYTES)
         is_given = False
 
-        async def given() -> Message:
+        async def receive_body() -> Message:
             nonlocal is_given
             if is_given:
                 return await receive()
             is_given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, given, send)
+        await self._app(scope, receive_body, send)
 
     async def _body(self, headers: Headers, receive: Receive, most: int) -> bytes:
         """Return the complete body."""
@@ -281,8 +281,8 @@ def _too_large(most: int) -> HttpProblem:
 
 
 def _method(scope: Scope) -> str:
-    known = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
-    return scope["method"] if scope["method"] in known else "other"
+    methods = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
+    return scope["method"] if scope["method"] in methods else "other"
 
 
 def _route(scope: Scope) -> str:

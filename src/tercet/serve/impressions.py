@@ -5,7 +5,8 @@ A folder of append-only JSONL files, a pair for each day (UTC), or more if a fil
     ubi_queries-20261116-0001.jsonl     a line for each search: query_id, client_id, timestamp, user_query, hit ids
     ubi_events-20261116-0001.jsonl      a line for each click: query_id, client_id, timestamp, object_id, position
 
-The operating system has a line before the answer is sent, so a kill of the service loses no line. Old pairs are
+Each line is given to the operating system before the answer is sent, so killing the service loses no line. Old pairs
+are
 removed. The client is an HMAC of address and name under a key beside the folder, so the log alone names nobody.
 """
 
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 KEEP_DAYS = 30
 _FILE_BYTES = 64 << 20  # of a file, before the next pair begins
 _BYTES_REMEMBERED = 32 << 20  # of lists for later clicks
-_LIST_BYTES = 256  # overhead of a list, about
+_LIST_BYTES = 256  # approximate overhead of a list
 _TAIL_BYTES = 4 << 20  # of the latest file, read at the start
 _KEY_BYTES, _ID_BYTES = 32, 16
 
@@ -48,7 +49,7 @@ class ImpressionLog:
 
     Parameters
     ----------
-    folder : of the log; the key is ``FOLDER.key``
+    folder : folder of the log; the file of the key is ``FOLDER.key``
     keep_days : days (UTC) to keep a file after its own day
     file_bytes : size limit of a file
     clock : returns seconds since 1970
@@ -260,8 +261,8 @@ class ImpressionLog:
             )
         return key
 
-    def _remember(self, query_id: str, shown: Sequence[str]) -> None:
-        ids = self._shown[query_id] = json.dumps(list(shown))
+    def _remember(self, query_id: str, doc_ids: Sequence[str]) -> None:
+        ids = self._shown[query_id] = json.dumps(list(doc_ids))
         self._n_remembered += len(ids) + _LIST_BYTES
         while self._n_remembered > _BYTES_REMEMBERED:
             _, oldest = self._shown.popitem(last=False)

@@ -43,7 +43,7 @@ class Draft:
     ) -> tuple[str, ...] | None:
         """Return the interleaved ids, or None if the rival cannot be searched."""
         try:
-            other = [hit.doc_id for hit in self._search(k, everything, where)]
+            rival_ids = [hit.doc_id for hit in self._search(k, everything, where)]
         except EngineError:
             return None  # the served model uses the same engine and reports the error
         except Exception as error:  # a broken candidate must not break the service
@@ -52,7 +52,7 @@ class Draft:
             return None
         log = self._interleaver.log
         coins = log.coins(self._client, self._query.strip(), *map(str, self._contest))
-        drafted = team_draft(served, other, k, coins)
+        drafted = team_draft(served, rival_ids, k, coins)
         self.assignment = Assignment(self._contest, drafted.teams)
         return drafted.docs
 
@@ -68,8 +68,8 @@ class Interleaver:
 
     Parameters
     ----------
-    log : of lists and clicks
-    source : of the candidate; None compares with the baseline
+    log : impressions log of lists and clicks
+    source : folder of the candidate; None compares with the baseline
     settle_seconds : time for clicks on a list; a visit of a client is three times as long
     promotes : True promotes a candidate that wins
 
@@ -187,9 +187,9 @@ class Interleaver:
                 now = self.log.clock()  # before reading
                 if self._reader is None:
                     self._reader = GrowingUbi(self.log.folder, self.log.clock, self._settle_seconds)
-                for shown in self._reader.lists():
+                for impression in self._reader.lists():
                     with self._counting:
-                        self._tally.take(shown)
+                        self._tally.take(impression)
                 with self._counting:
                     self._tally.close(now)
             except (TercetError, OSError) as error:

@@ -17,7 +17,7 @@ class Metrics:
     """Number of answers and their times."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()  # one for each service of a process
+        self._registry = CollectorRegistry()  # each service of a process has its registry
         ProcessCollector(registry=self._registry)
         labels = ("method", "route", "status")
         answered = Counter("tercet_requests", "Requests answered.", labels, registry=self._registry)

@@ -43,7 +43,7 @@ class HttpProblem(Exception):
 
     Parameters
     ----------
-    status : of HTTP
+    status : HTTP status
     detail : a sentence with the error and the remedy
     kind : name of the problem among those of the status
     retry_after : seconds
@@ -94,8 +94,8 @@ def problem_of(error: Exception, method: str, content_type: str) -> HttpProblem:
     if isinstance(error, RequestValidationError):
         media = content_type.partition(";")[0].strip().lower()
         if method == "POST" and media != "application/json" and not media.endswith("+json"):
-            said = f"the body is sent as {media[:80]!r}" if media else "the body has no content type"
-            return HttpProblem(415, f"{said}; send it as application/json", "media-type")
+            problem = f"the body is sent as {media[:80]!r}" if media else "the body has no content type"
+            return HttpProblem(415, f"{problem}; send it as application/json", "media-type")
         return validation_problem(list(error.errors()))
     if isinstance(error, ValidationError):
         return validation_problem([{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()])
@@ -141,8 +141,8 @@ def _fault(error: Mapping[str, Any]) -> dict[str, Any]:
     if limit is not None:
         value = len(sent) if limit.endswith("length") and isinstance(sent, str | list) else value
         fault |= {"limit": context[limit], "value": value}
-    found = "" if error.get("type") == "missing" else f"; found {value}"
-    return fault | {"detail": f"{name}: {error.get('msg', 'is wrong')}{found}"}
+    value_note = "" if error.get("type") == "missing" else f"; found {value}"
+    return fault | {"detail": f"{name}: {error.get('msg', 'is wrong')}{value_note}"}
 
 
 def _short(value: Any) -> Any:

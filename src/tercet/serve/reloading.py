@@ -37,7 +37,7 @@ class Reloader:
     source : folder of the index, or None
     look_seconds : between looks at the folders; 0 looks only after `look_soon`
     impressions : log to remove old files from, or None
-    interleaver : or None
+    interleaver : comparison with a candidate, or None
 
     Attributes
     ----------

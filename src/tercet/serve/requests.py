@@ -100,10 +100,10 @@ class Posted(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few_members(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > len(cls.model_fields) + _UNKNOWN_MEMBERS:
-            raise ValueError(f"an object of {len(given):,} members; expected {', '.join(cls.model_fields)}")
-        return given
+    def _has_few_members(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + _UNKNOWN_MEMBERS:
+            raise ValueError(f"an object of {len(value):,} members; expected {', '.join(cls.model_fields)}")
+        return value
 
 
 class Prefer(Posted):
@@ -159,10 +159,10 @@ class Rank(Posted):
     reasons: int = Field(3, ge=0, le=20, description="Reasons per document; 0 is fastest.")
 
 
-def _one_fault(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+def _one_fault(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     """Report a value of a wrong type once instead of once per allowed type."""
     try:
-        return check(given)
+        return check(value)
     except ValidationError:
         raise ValueError("expected a text, true, false, or a finite number from -2^63 to 2^64") from None
 

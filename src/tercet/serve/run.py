@@ -24,7 +24,7 @@ _GRACE_SECONDS: Final = 5
 _TOKEN_CHARS: Final = 16  # minimum
 _MOST_CONNECTIONS: Final = 4_096
 _SWITCH_SECONDS: Final = 5e-4  # thread switch interval, so that the event loop does not wait 5 ms for a search
-_TEACHER: Final = "teacher"  # name of a token that has none
+_TEACHER: Final = "teacher"  # name of a token without a name
 
 
 def is_loopback(host: str) -> bool:
@@ -60,9 +60,9 @@ def access_for(
     tokens = [*([("read", read_token)] if read_token is not None else []), *named]
     for i, (name, token) in enumerate(tokens):
         _check_token(name, token)
-        for other, another in tokens[:i]:
-            if token == another:
-                raise InputError(f"the {name} and the {other} token are the same; they must differ")
+        for other_name, other_token in tokens[:i]:
+            if token == other_token:
+                raise InputError(f"the {name} and the {other_name} token are the same; they must differ")
     if len(dict(named)) < len(named):
         raise InputError("two teaching tokens have the same name; names must differ: ann:TOKEN, bob:TOKEN")
     names = tuple(_allowed_name(host_header) for host_header in hosts)
@@ -152,7 +152,7 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
         listening.setblocking(False)
         # Connections inherit TCP_NODELAY. Otherwise the second part of an answer waits some 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        shown = f"[{host}]" if ":" in host else host
+        url_host = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
             ProxyHeadersMiddleware(app, list(access.proxies)) if access.proxies else app,
             log_level="warning",
@@ -179,7 +179,7 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, look)
         try:
-            say(f"http://{shown}:{listening.getsockname()[1]}/")
+            say(f"http://{url_host}:{listening.getsockname()[1]}/")
             server.run(sockets=[listening])
         finally:
             for number, handler in before.items():

@@ -69,9 +69,9 @@ class Threads:
         if self.is_full:
             raise HttpProblem(503, f"{self._most} requests are running or waiting; try again soon", "busy", 1.0)
         self.n_jobs += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pool, job)
-        done.add_done_callback(self._end)
-        return await done
+        future = asyncio.get_running_loop().run_in_executor(self._pool, job)
+        future.add_done_callback(self._end)
+        return await future
 
     def _end(self, _: object) -> None:
         self.n_jobs -= 1
@@ -87,13 +87,13 @@ class Service:
     ----------
     index : documents and a text model
     taught : path of the store of taught actions
-    limits : of load
-    name : of the collection, on the page
+    limits : limits of load
+    name : name of the collection, for the page
     shown_fields : stored fields in lists; None shows prices
     impressions : log of lists and clicks, or None; closed with the service
     source : folder of the index for live reload, or None
     look_seconds : between looks at the folder; 0 looks only after `Reloader.look_soon`
-    interleaver : or None; closed with the service
+    interleaver : comparison with a candidate, or None; closed with the service
     """
 
     def __init__(
@@ -336,9 +336,9 @@ class Service:
 
 async def _soon(learned: Future[Published]) -> Published | None:
     """Return the version with an action, or None after a timeout."""
-    [*done], _ = await asyncio.wait([asyncio.wrap_future(learned)], timeout=_PUBLISHED_SECONDS)
-    failed = not done or done[0].cancelled() or done[0].exception() is not None
-    return None if failed else done[0].result()
+    [*finished], _ = await asyncio.wait([asyncio.wrap_future(learned)], timeout=_PUBLISHED_SECONDS)
+    failed = not finished or finished[0].cancelled() or finished[0].exception() is not None
+    return None if failed else finished[0].result()
 
 
 def check_query(served: Served, query: str) -> None:

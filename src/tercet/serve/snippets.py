@@ -60,7 +60,7 @@ class Cards:
         if not matches or len(lower) != len(body):  # lowering changed the offsets
             return 0
         reach = _PASSAGE_CHARS - 2 * _BEFORE_MATCH
-        n_within = [(sum(0 <= other - start < reach for other in matches), -start) for start in matches]
+        n_within = [(sum(0 <= offset - start < reach for offset in matches), -start) for start in matches]
         start = -max(n_within)[1] - _BEFORE_MATCH
         return 0 if start < _BEFORE_MATCH else max(body.rfind(" ", 0, start), body.rfind("\n", 0, start)) + 1
 
@@ -68,10 +68,10 @@ class Cards:
         names = self._fields
         if names is None:
             names = [name for name in stored_fields if _is_price(plain_name(name))]
-        shown = {name: stored_fields[name] for name in names if name in stored_fields}
+        chosen = {name: stored_fields[name] for name in names if name in stored_fields}
         return {
             name: _shortened(plain_text(value), _VALUE_CHARS) if isinstance(value, str) else value
-            for name, value in shown.items()
+            for name, value in chosen.items()
         }
 
 

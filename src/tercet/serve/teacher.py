@@ -115,10 +115,10 @@ class Overlay:
 
     def widened(self, base: Served) -> Overlay:
         """Return the same fold over the same documents, for a model with more words."""
-        other = self._with_base(base)
-        other._model = text_model(base.base)
-        other._learner = self._learner.with_base(other._model.weights)
-        return other
+        overlay = self._with_base(base)
+        overlay._model = text_model(base.base)
+        overlay._learner = self._learner.with_base(overlay._model.weights)
+        return overlay
 
     def with_documents(self, base: Served) -> Overlay | None:
         """Return the same fold over other documents, or None if the model or a document of an action differs."""
@@ -128,9 +128,9 @@ class Overlay:
         return self._with_base(base)
 
     def _with_base(self, base: Served) -> Overlay:
-        other = object.__new__(Overlay)
-        other.__dict__.update(vars(self), base=base)
-        return other
+        overlay = object.__new__(Overlay)
+        overlay.__dict__.update(vars(self), base=base)
+        return overlay
 
 
 class Published(NamedTuple):
@@ -151,7 +151,7 @@ class Teacher:
 
     Parameters
     ----------
-    store : of actions
+    store : store of actions
     served, rival : versions without an overlay
 
     Attributes
@@ -173,11 +173,11 @@ class Teacher:
 
     def learn(self, revision: int) -> Future[Published]:
         """Request a version with a change of the store; the future returns the first such version."""
-        done: Future[Published] = Future()
+        future: Future[Published] = Future()
         with self._changed:
-            self._waiting.append((revision, done))
+            self._waiting.append((revision, future))
             self._changed.notify()
-        return done
+        return future
 
     def serve(self, served: Served, rival: Served | None) -> Published:
         """Publish other documents or another model, and wait for the version."""
@@ -192,8 +192,8 @@ class Teacher:
             self._is_closing = True
             self._changed.notify()
         self._thread.join()
-        for _, done in self._waiting:
-            done.cancel()
+        for _, future in self._waiting:
+            future.cancel()
 
     def _run(self) -> None:
         while True:
@@ -226,11 +226,11 @@ class Teacher:
         for replacement in replacements:
             replacement.done.set_result(self.now)
         with self._changed:
-            due = [done for revision, done in self._waiting if revision <= self._revision]
-            self._waiting = [(revision, done) for revision, done in self._waiting if revision > self._revision]
-        for done in due:
-            if done.set_running_or_notify_cancel():
-                done.set_result(self.now)
+            due = [future for revision, future in self._waiting if revision <= self._revision]
+            self._waiting = [(revision, future) for revision, future in self._waiting if revision > self._revision]
+        for future in due:
+            if future.set_running_or_notify_cancel():
+                future.set_result(self.now)
 
     def _fail(self, error: Exception) -> None:
         """Retry while an engine does not answer; otherwise report the failure to the waiting requests."""
@@ -243,9 +243,9 @@ class Teacher:
         self.failure = f"actions cannot be learned: {type(error).__name__}; the service's log says more"
         with self._changed:
             waiting, self._waiting = self._waiting, []
-        for _, done in waiting:
-            if done.set_running_or_notify_cancel():
-                done.set_exception(error)
+        for _, future in waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
 
     def _folded(self, served: Served, rival: Served | None) -> Published:
         """Return versions with all actions of the store."""
@@ -273,7 +273,7 @@ class Teacher:
 
     def _grown(self, base: Served, changes: list[Action]) -> Overlay | None:
         """Return the existing overlay with the changes, or None if all actions must be folded again."""
-        overlay = next((known for known in self._overlays if known.base.base is base.base), None)
+        overlay = next((folded for folded in self._overlays if folded.base.base is base.base), None)
         if overlay is None:
             overlay = next(filter(None, (overlay.with_documents(base) for overlay in self._overlays)), None)
         if overlay is None or any(action.number <= self._last and overlay.has(action) for action in changes):
