@@ -295,5 +295,5 @@ def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None
     if counts:
         named = ", ".join(f"{word} ({count:,})" for word, count in counts.most_common(_WORDS_NAMED))
         where = "" if path is None else f"{path}: "
-        count = f"{sum(map(bool, unknown)):,} of {len(unknown):,} queries"
-        echo(f"note: {where}{count} have words that the model does not know: {named}", err=True)
+        affected = f"{sum(map(bool, unknown)):,} of {len(unknown):,} queries"
+        echo(f"note: {where}{affected} have words that the model does not know: {named}", err=True)

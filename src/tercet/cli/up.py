@@ -150,8 +150,7 @@ def _guess(project: Project, file: Path, logs: Sequence[Path], asks: bool) -> Pr
     log_tables = {path: tables.open(path) for path in logs if path.is_file()}
     cells = {path: sample(log) for path, log in log_tables.items()}
     in_logs = {cell for columns in cells.values() for column in columns.values() for cell in column}
-    named_columns = {"id": project.id, "text": project.text}
-    named_columns = {role: named for role, named in named_columns.items() if named}
+    named_columns = {role: name for role, name in (("id", project.id), ("text", project.text)) if name}
     about_docs = guess_documents(table.columns, docs, in_logs, named_columns)
     guesses = {file: about_docs}
     doc_ids = set(docs[about_docs["id"]]) if "id" in about_docs.columns else set()

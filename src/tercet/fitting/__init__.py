@@ -1,4 +1,4 @@
-"""The spine: a task, candidates, a choice, a model and its report."""
+"""Fits: a task, candidates, a choice among the candidates, a model and a report."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Systems without learning: the start, chosen among ways to weight words, and rivals for the report."""
+"""Systems without learning: the start of learning, and the rivals of the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEIGHTINGS: Final[dict[str, dict[str, Any]]] = {
     "BM25 2/.75": ORDINARY_BM25 | {"k1": 2.0},
     "tf-idf": {"weighting": "tfidf"},
 }
-_WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # texts are read anew for each of these
+_WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # each of these reads the texts again
 _FEW_QUERIES: Final = 30
 _LEAST_GAIN: Final = 0.02  # of the ordinary start's value
 TOKENIZERS: Final[dict[str, dict[str, Any]]] = {
@@ -39,16 +39,16 @@ TOKENIZERS: Final[dict[str, dict[str, Any]]] = {
     " unstemmed": {"stemmer": None},
     " without stop words": {"stop_words": "english"},
 }
-# Memory beside each tokenizer, before anything is learned.
+# Settings of memory to compare tokenizers with, before any learning.
 _USUAL_MEMORY: Final = (Mix(), Mix(shape=1, weight=1.0), Mix(shape=1, weight=4.0))
 
 
 def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     """Choose the tokenizer and the weighting: return the spaces of the report, and the space to start from.
 
-    BM25 with and without memory on left-out queries chooses the tokenizer, since bad matches of documents may still be
-    good matches of queries. Then plain matching chooses the weighting. A clearly better start replaces BM25 over stems.
-    Labeled texts start from tf-idf.
+    The tokenizer is chosen first, by BM25 with and without memory on left-out queries: a tokenizer that matches
+    documents badly may match past queries well. The weighting is chosen next, by plain matching. BM25 over stems stays
+    unless another start is clearly better. Labeled texts start from tf-idf.
     """
     if how.words is not None:
         space = ordinary_start(task, how)
@@ -94,7 +94,7 @@ def ordinary_start(task: Task, how: FitOptions) -> Space:
 
 
 def _beside_memory(task: Task, space: Space) -> NDArray[np.float64]:
-    """Values of left-out queries by the start with each of `_USUAL_MEMORY`, higher is better, (n_queries, n_mixes)."""
+    """Measure left-out queries with each of `_USUAL_MEMORY`, (n_queries, n_mixes); higher is better."""
     terms = [ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, [], fold.past) for fold in task.known]
     mixes = _USUAL_MEMORY if all(fold_terms.past is not None for fold_terms in terms) else _USUAL_MEMORY[:1]
     measure, scale = terms[0].held_out.measure, typical_best(terms[0].held_out, space.start)
@@ -125,7 +125,7 @@ def _best(values: Mapping[str, NDArray[np.float64]], ordinary: str) -> str:
 def _is_worth_it(ordinary: NDArray[np.float64], values: NDArray[np.float64]) -> bool:
     """True if the gain is more than a fiftieth of the ordinary value, and ``1 + 30 / n`` standard errors of n queries.
 
-    On few queries, some of several equal starts gain a standard error by chance.
+    With few queries and several equal starts, a start often gains a standard error by chance.
     """
     gain = Gain.between(ordinary, values)
     clear = (1 + _FEW_QUERIES / gain.n_queries) * gain.error
@@ -133,7 +133,7 @@ def _is_worth_it(ordinary: NDArray[np.float64], values: NDArray[np.float64]) -> 
 
 
 def _spaces(task: Task, how: FitOptions, named: Mapping[str, str], analyzer: Analyzer) -> list[Space]:
-    """Spaces by name and weighting; with fields also BM25 with the expected weights of the fields, last."""
+    """Build a space for each named weighting; with fields, add BM25 with the expected weights of the fields."""
     if how.columns is None:
         return task.spaces(
             {name: Vectorizer(analyzer=analyzer, **WEIGHTINGS[weighting]) for name, weighting in named.items()}
@@ -213,7 +213,7 @@ class Posteriors:
 
     def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n_texts, n_measures) of texts outside the training data of the classifier."""
-        from sklearn.linear_model import LogisticRegression  # loads much
+        from sklearn.linear_model import LogisticRegression  # a slow import
 
         seen = [self._row[name] for name in held_out.qids if name in self._row]
         rows = np.setdiff1d(self._labels.rows, seen)

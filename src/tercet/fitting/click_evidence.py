@@ -32,7 +32,7 @@ def end_of(log: ClickLog) -> int:
 
 
 def look_chances(rank: Rows, examination: Sequence[float] | None) -> Numbers:
-    """Chance of a look at each rank, counted from 0; None is the guess. Ranks below the last follow the last."""
+    """Chance of a look at each rank from 0, by default the guess; ranks beyond ``examination`` have its last chance."""
     if examination is None:
         examination = [examination_guess(number) for number in range(1, int(rank.max(initial=0)) + 2)]
     return np.asarray(examination, dtype=np.float64)[np.minimum(rank, len(examination) - 1)]
@@ -42,11 +42,11 @@ def look_chances(rank: Rows, examination: Sequence[float] | None) -> Numbers:
 
 
 def preferred_rows(columns: ClickColumns, examination: Sequence[float] | None) -> tuple[Rows, Rows, Numbers]:
-    """Rows of clicked documents, rows of documents without a click in the same lists, and the weight of each pair.
+    """Pair each clicked document with each document without a click in its list: two rows and a weight.
 
-    Preferences over documents above a click all contradict the shown order: a model of such preferences alone unlearns
-    matching. Over all documents without a click, weighted by the chance of a look, neither order of two equally good
-    documents is favored. A list keeps the heaviest `MOST_PREFERENCES` pairs, as in `click_preferences`.
+    The weight of a pair is the chance of a look at the worse document: these weights favor neither order of two equally
+    good documents. Pairs with documents above a click alone would all contradict the shown order, and a model would
+    unlearn matching. A list keeps its heaviest `MOST_PREFERENCES` pairs, as in `click_preferences`.
 
     Parameters
     ----------
@@ -81,7 +81,8 @@ def past_clicks(
 ) -> tuple[Numbers, NDArray[np.int32]]:
     """Evidence of documents for past queries, ``(clicks - expected) / (expected + 1)``, and clicks, by pair.
 
-    Expected clicks belong to a document of mean attraction at the same ranks. In a timed log an old click counts less:
+    Expected clicks are the clicks of a document of mean attraction at the same ranks. In a timed log an old click
+    counts less:
     half in the middle of the log, a quarter at the beginning. A document shown and passed over has negative evidence,
     never below -1.
 
@@ -106,7 +107,7 @@ def past_clicks(
     n_pairs = columns.pair_query.size
     clicks = np.bincount(columns.pair, weight * columns.clicked, n_pairs)
     looks = np.bincount(columns.pair, weight * look_chances(columns.rank, examination), n_pairs)
-    expected = clicks.sum() / max(looks.sum(), 1e-12) * looks  # in proportion to the looks; the sum is that of clicks
+    expected = clicks.sum() / max(looks.sum(), 1e-12) * looks  # in proportion to the looks, with the sum of the clicks
     evidence: Numbers = (clicks - expected) / (expected + PRIOR)
     session = numbered(log.sessions)[1] if log.sessions else np.arange(len(log.impressions))
     lists = columns.list_query[:n_lists], session[:n_lists]

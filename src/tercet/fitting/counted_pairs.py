@@ -18,16 +18,16 @@ from tercet.fitting.judged import QueryNames
 from tercet.fitting.leaving_out import Selection
 from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs
 
-_MOST_PAIRS = 1000  # of a query, those that weigh most
+_MOST_PAIRS = 1000  # of a query, the heaviest
 
 
 @dataclass(frozen=True, eq=False)
 class CountedPairs(PreferredPairs):
     """Pairs of documents that aggregated clicks tell apart, and evidence of each document for memory.
 
-    Of two documents, a and b, the better one has more clicks for its expected clicks. With clicks c, expected clicks e
-    and n lists, the pair weighs ``(c_a e_b - c_b e_a) / n``: in proportion to the weights by which the lists of a click
-    log prefer a to b, less those by which they prefer b to a, if all lists showed both.
+    Document a is better than document b if a has more clicks per expected click. With clicks c, expected clicks e and n
+    lists, the weight of the pair is ``(c_a e_b - c_b e_a) / n``. In a click log whose lists all show both documents,
+    this weight is proportional to the weight of the preferences for a less the weight of the preferences for b.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class CountedPairs(PreferredPairs):
         parts = []
         for group in np.split(pairs, np.flatnonzero(np.diff(query[pairs])) + 1):
             better, worse, weight = _preferred(counts.clicked[group], counts.expected[group], counts.shown[group].max())
-            if better.size:  # other queries say nothing, and are no past queries
+            if better.size:  # a query without a preference is no past query
                 row = rows[query[group[0]]] = names.add(texts[query[group[0]]])
                 parts.append((np.full(better.size, row), doc[group[better]], doc[group[worse]], weight))
         if not parts:
@@ -66,7 +66,7 @@ class CountedPairs(PreferredPairs):
         pairs = pairs[rows[query[pairs]] >= 0]
         where, shape = (rows[query[pairs]], doc[pairs]), (len(names.texts), len(doc_rows))
         evidence = (counts.clicked - counts.expected) / (counts.expected + PRIOR)
-        # Texts that differ in case and blanks alone are one query, with the mean of its evidence.
+        # Texts that differ in case and blanks alone are one query, with the mean of their evidence.
         total, n_rows, n_clicks = (
             sparse.csr_array((numbers[pairs], where), shape=shape)
             for numbers in (evidence, np.ones(evidence.size), counts.clicked)
@@ -88,7 +88,7 @@ class CountedPairs(PreferredPairs):
 
     @property
     def size(self) -> int:
-        """Number of clicks, which stands for the number of lists with a click."""
+        """Number of clicks, in place of the number of lists with a click."""
         return self.n_clicks if self.query.size else 0
 
     @property

@@ -23,13 +23,13 @@ from tercet.data.clicks import ClickColumns, ClickLog, Rows, examination_guess, 
 
 Array = NDArray[np.float64]
 
-MOST_RANKS = 20  # deeper ranks follow the guess
+MOST_RANKS = 20  # deeper ranks take the guess
 N_RESAMPLES = 200
 WIDEST = 0.2  # largest mean width of the intervals of a curve to learn from
 FEWEST_CLICKS = 100
 LEAST_CHANCE = 0.01
 BY_GUESS: Final = "chances of looking at a rank by the guess 1 / log2(1 + rank)"
-ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each pair of ranks
+ADDED = 0.1  # pseudo-counts of clicks, and of documents passed over, at both ranks of a comparison
 _NEWTON_STEPS = 50
 
 
@@ -60,14 +60,14 @@ class ExaminationCurve:
 
 @dataclass(frozen=True)
 class Examination:
-    """Weights of clicks: the chance of each rank, None for the guess, and the source of the chances in words."""
+    """Chances of a look to weigh clicks by, None for the guess, and their source in words."""
 
     chances: tuple[float, ...] | None
     source: str
 
 
 def choose_examination(log: ClickLog, curve: ExaminationCurve | None = None) -> Examination:
-    """Choose the chances to weigh clicks by: the log's own, else a curve with narrow intervals, else the guess.
+    """Choose the chances to weigh clicks by: the log's chances, else a curve with narrow intervals, else the guess.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _sums(where: Rows, weights: Array, size: int) -> Array:
 
 
 def _by_moves(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
-    """Return AllPairs over all comparisons of two ranks of a pair, as a function of the weights of rows."""
+    """Return the AllPairs estimate as a function of the weights of rows, over all pairs shown at two ranks."""
     cells, cell = np.unique(rows.pair * n_ranks + rows.rank, return_inverse=True)
     pair, rank = cells // n_ranks, cells % n_ranks
     # Cells of a pair follow each other. Every two cells of a pair are a comparison.
@@ -179,8 +179,8 @@ def all_pairs(both: Array, above: Array, below: Array) -> Array:
     Their chances are ``p[k] r[k, j]`` and ``p[j] r[k, j]``, with r the attraction of these pairs. The
     log-likelihood is concave in log p and log r. Newton's method with r eliminated finds the maximum.
 
-    A pair shown n and m times at the two ranks counts ``n m / (n + m)``, as by Mantel and Haenszel. In the paper it
-    counts 1, but a pair seen once says less than a pair seen a thousand times.
+    A pair shown n and m times at the two ranks counts ``n m / (n + m)``, as by Mantel and Haenszel. Every pair counts 1
+    in the paper, but a pair seen once says less than a pair seen a thousand times.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def all_pairs(both: Array, above: Array, below: Array) -> Array:
             return -np.inf
         return float((c * u + (n - c) * np.log1p(-np.exp(u))).sum())
 
-    free = np.flatnonzero(connected)[1:]  # rank 1 is 1
+    free = np.flatnonzero(connected)[1:]  # the chance of rank 1 is 1
     now = value(log_p, log_r)
     for _ in range(_NEWTON_STEPS):
         q = np.exp(np.stack([log_p[k], log_p[j]]) + log_r)

@@ -28,7 +28,7 @@ LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
 
 _SECTION = "ranker."
 _ROWS_SHOWN = 20
-_USUAL = {"loss": "hinge2", "kernel": "linear"}  # other values are part of a ranker's name
+_USUAL = {"loss": "hinge2", "kernel": "linear"}  # a ranker's name tells other values
 
 
 class FeatureWeight(NamedTuple):

@@ -134,7 +134,7 @@ class Judgements:
         """Queries to measure by; ``qids`` names the rows of Q."""
         names = tuple(qids[row] for row in self.rows)
         held_out = HeldOutQueries(Q[self.rows], D, self.grades, names, self.measure)
-        return held_out.without(self.rows) if self.linked else held_out  # the row of a document is that of the query
+        return held_out.without(self.rows) if self.linked else held_out  # a query and its document have the same row
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tercet.data.cells import plain_text
 
-FEWEST_QUERIES: Final = 10  # of fewer queries, none is held out
+FEWEST_QUERIES: Final = 10  # a fit with fewer queries holds none out
 N_FOLDS: Final = 5
 _FEW: Final = 300  # up to this number, queries are left out twice
 _ENOUGH: Final = 500  # queries to decide by; further queries stay in the training part of every fold
@@ -22,7 +22,7 @@ _LARGEST_GROUP: Final = 0.05  # share of the catalog
 _MOST_DOCUMENTS: Final = 0.1  # share of answers to leave out together
 _MOST_QUERIES: Final = 0.5  # share of queries to leave out with the answers
 _FEWEST_NEW: Final = 5  # queries with new answers
-_MOST_TO_COMPARE: Final = 20_000  # documents; of more, each is a group of its own
+_MOST_TO_COMPARE: Final = 20_000  # documents; in a larger set, each document is a group
 
 
 class Selection(NamedTuple):
@@ -30,9 +30,9 @@ class Selection(NamedTuple):
 
     Attributes
     ----------
-    queries : mask of the queries with evidence to keep, (n_queries,)
-    withheld : mask of the documents without evidence to keep, (n_docs,)
-    before : number of first lists of a click log to keep
+    queries : mask of the queries to keep, (n_queries,)
+    withheld : mask of the documents to leave out, (n_docs,)
+    before : number of lists to keep, from the beginning of a click log
     """
 
     queries: NDArray[np.bool_]
@@ -45,8 +45,8 @@ def folds_of(
 ) -> list[list[str]]:
     """Split queries into folds of a fifth each, up to ``enough`` queries; few queries are left out twice.
 
-    Queries of the same text are left out together, so that no query is measured by its own text, unless the number of
-    texts is too small.
+    Queries of the same text share a fold, so that no model has learned the text of a left-out query. With too few
+    texts, queries of the same text may be in different folds.
 
     Examples
     --------
@@ -123,8 +123,8 @@ def new_answers(
 
     Returns
     -------
-    Numbers of the queries, and a mask of the answers, (n_docs,); None if too few queries would be left out, or left to
-    learn from.
+    Numbers of the queries, and a mask of the answers, (n_docs,); None if too few queries would be left out, or too few
+    would remain.
 
     Examples
     --------

@@ -239,7 +239,7 @@ class RowCandidates:
         Parameters
         ----------
         data : training rows
-        name : of the rows, for errors
+        name : name of the rows in errors
         whole : path of all rows, if ``data`` is a part; a ranker is then learned at each penalty of the path. An
             FTRLRanker's penalty is a total over all queries: a part takes a share of the total
         """

@@ -1,7 +1,7 @@
-"""Words and memory mixed: every setting is measured on the same left-out queries, and the best expected value wins.
+"""Mixes of words and memory: every setting is measured on the same left-out queries, and the best value wins.
 
 A setting is chosen by its expected value over three cases: known answers, new answers and repeated queries. Reported
-values are crossed: the queries of other groups choose the setting for the value of a query.
+values are crossed: the setting that measures a query is chosen by the queries of other groups.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class MixSearch:
 
     Parameters
     ----------
-    terms : case and terms of each fold; a name other than a case is for the report alone
+    terms : case and terms of each fold; names other than cases are for the report alone
     shares : expected share of each case
     blends : of each candidate, the extra weights of plain matching to try
     """
@@ -136,7 +136,7 @@ class MixSearch:
         raw = raw if any(raw.values()) else dict.fromkeys(raw, 1.0)
         self.shares = {name: share / sum(raw.values()) for name, share in raw.items()}
         self._pools = {name: [Pool(fold_terms) for case, fold_terms in terms if case == name] for name in self.shares}
-        # Pairs of shown documents cannot measure the further documents that an extra weight brings to the top.
+        # Pairs compare shown documents: pairs cannot measure documents that an extra weight brings to the top.
         self._is_ranked = all(
             isinstance(fold_terms.held_out, HeldOutQueries) for case, fold_terms in terms if case in self.shares
         )
@@ -155,7 +155,7 @@ class MixSearch:
         return self._scales[words]
 
     def settings(self, mix: Mix, unit: float) -> MemorySettings:
-        """Settings of memory beside weights with an identity of weight ``unit``."""
+        """Settings of memory for weights with an identity of weight ``unit``."""
         return mix.settings(self.scale(mix), unit)
 
     def values(self, mix: Mix) -> dict[str, Values]:
@@ -169,9 +169,9 @@ class MixSearch:
         return self._values[mix]
 
     def expected(self, mix: Mix, group: int | None = None) -> tuple[float, float]:
-        """Expected value over the cases, and the value of known answers to break ties.
+        """Return the expected value over the cases and, to break ties, the value of known answers.
 
-        With a group, both are by the queries of the other groups.
+        With ``group``, only the queries of the other groups count.
         """
         means = {}
         for name, values in self.values(mix).items():
@@ -194,7 +194,8 @@ class MixSearch:
         """Functions from a mix to its neighbors."""
         steps: list[Callable[[Mix], list[Mix]]] = [lambda mix: [replace(mix, blend=blend) for blend in self._of(mix)]]
         if memory and self._can_remember:
-            # All combinations, since a single strength may be useless. The first of equals explains by past queries.
+            # All combinations, since either strength alone may be useless. The first of equal mixes explains by past
+            # queries.
             strengths = [*product(POOLED, WEIGHTS, self._unseen)]
             steps += [
                 lambda mix: [replace(mix, weight=w, pooled=p, unseen=u) for p, w, u in strengths],
@@ -243,13 +244,14 @@ class MixSearch:
         )
 
     def _crossed(self, mixes: Sequence[Mix]) -> tuple[Mix, list[Mix]]:
-        """The best mix by all queries, and for each group the best by the queries of the other groups."""
+        """Return the best mix by all queries and, for each group, the best mix by the queries of the other groups."""
         return self.best(mixes), [self.best(mixes, group) for group in range(N_FOLDS)]
 
     def best(self, mixes: Sequence[Mix], group: int | None = None) -> Mix:
-        """The mix of the best expected value; with pairs, the best mix with memory within a standard error of the best.
+        """Return the mix with the best expected value.
 
-        Pairs compare shown documents, and so cannot reward memory for further documents.
+        Pairs compare shown documents, and cannot reward memory for other documents. So by pairs, the best mix with
+        memory is returned if its value is within a standard error of the best.
         """
         best = max(mixes, key=lambda mix: self.expected(mix, group))
         with_memory = [mix for mix in mixes if mix.has_memory]
@@ -345,7 +347,7 @@ class MixSearch:
 
 
 def _groups(cases: Mapping[str, Case], random_state: int) -> dict[str, NDArray[np.int64]]:
-    """A number below 5 for each query, the same in all cases."""
+    """Group of each query, a number below 5, the same in all cases."""
     names = {name: [qid.removesuffix(RECENTLY) for qid in case.qids] for name, case in cases.items()}
     ordered = sorted({qid for of_case in names.values() for qid in of_case})
     order = np.random.default_rng(random_state).permutation(len(ordered))

@@ -43,11 +43,11 @@ def measures_of(measure: Measure) -> tuple[Measure, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The end of a fit, measured on the left-out queries of the folds.
+    """Result of a fit, measured on the left-out queries of the folds.
 
     Attributes
     ----------
-    facts : for the report
+    facts : facts of the collection, for the report
     space : the start
     measures : the measure of the choice, and further measures to report
     folds : the folds in use

@@ -27,7 +27,7 @@ from tercet.weights import LowRank, Weights
 CL_LSI: Final = "CL-LSI"
 MEASURES: Final = ("RR", "Success@1", "R@10")
 WIDTHS: Final = (25, 50, 100, 200, 400)  # components of CL-LSI to choose from
-_MARGIN, _RATE = 0.1, 0.02  # for latent vectors of length 1; a step on the cosine counts by the inverse square of it
+_MARGIN, _RATE = 0.1, 0.02  # for latent vectors of length 1; a step on the cosine is divided by the squared length
 _HARD, _DEPTH = 0.8, 30  # share of worse documents from the top of the current ranking, and the depth of this top
 _MOST_RANKED = 300_000_000  # scores of a ranking for hard worse documents
 _STEPS_PER_TRANSLATION, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
@@ -187,8 +187,8 @@ def _learned(
     seed: int,
     verbose: bool | None,
 ) -> Weights:
-    """Learn translations in both directions in turn, half of the steps each; return the best weights on the way."""
-    U, V = for_cosine(_factors(start))  # as the ranker begins
+    """Learn translations in both directions in turn, half of the steps each; return the best weights seen."""
+    U, V = for_cosine(_factors(start))  # the ranker starts from these
     latent = Q[pairs[:, 0]] @ U, D[pairs[:, 1]] @ V
     length = sum(float(np.square(rows).sum(axis=1).mean()) for rows in latent) / 2
     half = -(-n_steps // 2)

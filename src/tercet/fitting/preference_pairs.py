@@ -107,7 +107,7 @@ class PreferredPairs:
         return replace(self, **{name: getattr(self, name)[mask] for name in self.columns})
 
     def select(self, keep: Selection) -> Self:
-        """Pairs of selected queries without withheld documents, left with worse roles alone."""
+        """Keep pairs of the selected queries, without pairs of a withheld document."""
         return self.take(keep.queries[self.query] & ~(keep.withheld[self.better] | keep.withheld[self.worse]))
 
     def preferences(self) -> Preferences:
@@ -142,7 +142,7 @@ class PreferredPairs:
         return HeldOutPreferences(Q[rows], D, preferences, tuple(qids[row] for row in rows))
 
     def by_query(self) -> Self:
-        """The same pairs, each query with the weight 1 in all."""
+        """Return the pairs with weights that sum to 1 for each query."""
         return replace(self, weight=self.weight / np.bincount(self.query, self.weight)[self.query])
 
     @staticmethod

@@ -42,7 +42,7 @@ _STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # of labeled texts
 def n_steps_for(n_judgements: int, *, labeled: bool = False, most: int = TermPairRanker.most_steps) -> int:
     """Return the number of preferences to draw from a number of judgements, or of labeled texts.
 
-    Few judgements are soon learned by heart. Further steps cost documents without a judgement.
+    Few judgements are soon learned by heart, and further steps worsen the ranks of unjudged documents.
     """
     each, fewest = (_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS) if labeled else (_STEPS_PER_JUDGEMENT, _FEWEST_STEPS)
     return int(np.clip(n_judgements * each, fewest, max(most, fewest)))
@@ -102,7 +102,7 @@ class NamedRanker:
         different: list[dict[str, Any]] = []
         for setting in settings:
             if setting.get("start") == "classes" and parameters.get("start", "classes") != "classes":
-                continue  # the rest of the setting is no setting of its own
+                continue  # the setting is for a start from classes
             if "learn_documents" in setting and parameters.keys() & _OF_DOCUMENTS:
                 continue
             if (changed := {**setting, **parameters}) not in different:
@@ -168,7 +168,8 @@ class Candidate:
     ranker : not fitted
     stated : parameters set by the user; None for an estimator of the user, to be left unchanged
     popular : share of worse documents to draw by popularity from judgements
-    mean_of : candidates to take the mean of, each with an identity of weight 1; further attributes are of the first
+    mean_of : candidates to average, each scaled to an identity of weight 1; the other attributes are those of the first
+        candidate
     """
 
     name: str
@@ -197,7 +198,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """The candidate in a few words."""
+        """Short description of the candidate."""
         setting = self.setting
         if self.mean_of:
             return f"the mean of: {'; '.join(member.label for member in self.members)}"
@@ -222,8 +223,8 @@ class Candidate:
     def fitting(self, shape: tuple[int, int], n_steps: int | None = None) -> Candidate:
         """Adapt the candidate to documents of a shape, and to a number of steps.
 
-        A start from more directions than documents have becomes random. Penalties are for 500,000 steps, and larger for
-        fewer steps.
+        A start with more components than the documents allow becomes a random start. Penalties are set for 500,000
+        steps, and are larger for fewer steps.
         """
         if self.stated is None:
             return self

@@ -29,7 +29,7 @@ from tercet.weights import Weights
 
 SHAPES: Final = ((0.0, 2.0), (0.3, 2.0), (0.0, 3.0), (0.3, 1.0), (0.5, 1.0))  # threshold and power of the similarity
 _POOL: Final = 40  # best documents by each term, to compare settings on
-_MOST_POOLED: Final = 400_000  # scores of a part, up to which settings are compared on all documents
+_MOST_POOLED: Final = 400_000  # scores of a part; smaller parts compare settings on all documents
 _BLOCK: Final = 2_000_000  # scores, and similarities, at a time
 
 Values = NDArray[np.float64]
@@ -192,7 +192,7 @@ class ScoreTerms:
 
 
 class Pool:
-    """Documents of each query within reach of the top under any setting, with all terms, (n_queries, n_pooled) each."""
+    """Documents that may reach the top of each query under some setting, with all terms, (n_queries, n_pooled) each."""
 
     def __init__(self, terms: ScoreTerms) -> None:
         held_out = terms.held_out

@@ -40,7 +40,7 @@ def solve(task: Task, ranker: RankerChoice | None, how: FitOptions, seed: int) -
     mixer = MixSearch(terms, task.shares, blends, measures_of(task.measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
     mix, accepted = choice.mix, choice.decision.accepted
-    unit = 1.0 if mix.words is None else trials.candidates[mix.words].unit  # of the identity, and of all parts
+    unit = 1.0 if mix.words is None else trials.candidates[mix.words].unit  # weight of the identity
     weights, summary = _learned(mix, trials, space)
     model = _shipped(mix, accepted, weights, mixer, task, space, unit)
     used = mix if accepted else Mix()
@@ -57,7 +57,7 @@ def solve(task: Task, ranker: RankerChoice | None, how: FitOptions, seed: int) -
 
 
 def _terms(trained: Sequence[Trained], space: Space) -> list[tuple[str, ScoreTerms]]:
-    """Terms of every fold by case, or by the name of a part of the report alone."""
+    """Terms of every fold, by case or by the name of a part that only the report measures."""
     terms: list[tuple[str, ScoreTerms]] = []
     for fold, weights in trained:
         for part in fold.parts(space.Q, space.D):
@@ -108,7 +108,7 @@ def _shipped(
     plain = words_alone(space) if has_columns and space.given_start is None else space
     model = TextModel(plain.vectorizer, plain.vectorizer, plain.start)
     if plain.vectorizer is not space.vectorizer:
-        return model  # documents need no columns to be searched
+        return model  # this model searches documents without columns
     memory = memory_of(task.past, task, space, mixer.settings(mix, 1.0)) if mix.has_memory else None
     return replace(model, learned=LearnedParts((), weights * (1 / unit) if has_words else None, memory))
 

@@ -52,13 +52,13 @@ EVERY: Final = "all answers"
 KNOWN: Final = "known answers"
 NEW: Final = "new answers"
 REPEATED: Final = "repeated queries"
-RECENTLY: Final = ", the last tenth of the log"  # behind the name of a query in a fold of repeated queries
+RECENTLY: Final = ", the last tenth of the log"  # suffix of the names of queries in the fold of repeated queries
 JUDGED, LABELS, TRIPLETS, CLICKS = Judgements.name, Labels.name, PreferredPairs.name, ClickPairs.name
 _LAST_TENTH = "clicks, the last tenth of the log"
 _USUAL_WORDS: Final = 10  # in a query
 _USUAL_NEW: Final = 0.3  # share of new answers without better knowledge
 _MANY_QUERIES: Final = 1_000  # from this number, new answers are left out once, else three times
-# Limits of the queries to choose a space by, each ranked once for every way to weight words.
+# Limits of the queries to choose a space by. Each query is ranked once for every weighting.
 _MOST_SCORES: Final = 4_000_000
 _FEWEST_CHOOSING: Final = 300
 _MOST_CHOOSING: Final = 500
@@ -374,7 +374,7 @@ class Task:
         counts = None
         if times is not None and evidence.nnz:
             cells = np.repeat(rows, np.diff(evidence.indptr)), evidence.indices
-            # A sparse array would give a sparse array here; of a sparse matrix these are plain numbers.
+            # Indexing a sparse array would give a sparse array; indexing a sparse matrix gives numbers.
             counts = np.asarray(sparse.csr_matrix(times)[cells]).ravel().astype(np.int32)
         return Past(rows.astype(np.int64), evidence, counts)
 
@@ -492,7 +492,8 @@ class Task:
         else:
             _, answers = self._answers()
             times = np.bincount(answers.indices, minlength=len(self.docs))
-            alone = float((times[answers.indices] == 1).mean()) if answers.nnz else 0.0  # left out with its query
+            # Share of the answers of a single query: such an answer is left out with the query.
+            alone = float((times[answers.indices] == 1).mean()) if answers.nnz else 0.0
             new = max(_USUAL_NEW, alone)
             reason = "the default" if new > alone else "as among the queries that were left out"
         return {KNOWN: (1 - new) * (1 - repeated), REPEATED: (1 - new) * repeated, NEW: new}, reason
@@ -516,7 +517,7 @@ class Task:
         return [part for part in parts if part.size]
 
     def _choosing(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
-        """Queries to choose among ways to weight words, with which no weight is learned."""
+        """Queries to choose the weighting of words by; no weights are learned from these queries."""
         if self.labeled:
             drawn = np.random.default_rng(self.seed).permutation(len(self.docs))[:_MOST_LABELED]
             return self._main(_mask(drawn, len(self.docs))).held_out(Q, D, self.qids)

@@ -116,7 +116,7 @@ def past_name(reason: PastQuery) -> str:
 class TaughtRows:
     """Learned rows of a file of taught actions: 1 to ``number`` of the file ``store``.
 
-    A service with the file teaches the model later rows alone, and no row counts twice.
+    A service with this file teaches the model later rows only, so that no row counts twice.
     """
 
     store: str
@@ -151,7 +151,7 @@ class LearnedParts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
-    """Scores texts: query and document vectorizers around a weights value.
+    """Model of texts: vectorizers of queries and documents, and weights between their words.
 
     Attributes
     ----------
@@ -215,9 +215,9 @@ class TextModel:
 
         Parameters
         ----------
-        texts : the documents, read once; memory for one number per distinct word of each
-        analyzer : tokenizer and stemmer; by default `usual_analyzer` of the first texts, which guesses their language.
-            `tc.fit` takes the same where judgements do not clearly say otherwise
+        texts : the documents, read once; memory holds one number per distinct word of each document
+        analyzer : tokenizer and stemmer; by default `usual_analyzer` guesses the language of the first texts. `tc.fit`
+            has the same default, unless judgements clearly favor another
 
         Examples
         --------
@@ -233,7 +233,7 @@ class TextModel:
 
     @classmethod
     def of_words(cls, words: Vectorizer) -> TextModel:
-        """Matching of words by a fitted vectorizer."""
+        """Return a model of plain matching by a fitted vectorizer."""
         return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
 
     @property
@@ -252,7 +252,7 @@ class TextModel:
         return tuple(name for name in PARTS if name not in self.parts and reserve[name] is not None)
 
     def with_parts(self, parts: Iterable[str]) -> TextModel:
-        """The model with exactly these learned parts; without parts, the start.
+        """Return the model with exactly these learned parts; without parts, return the start.
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class TextModel:
         return self.doc_vectorizer.layout_
 
     def words_alone(self) -> TextModel:
-        """The model of words alone: no fields, numbers, memory or report."""
+        """Return the model of words alone, without fields, numbers, memory and report."""
         words = self.doc_vectorizer
         if not isinstance(words, FieldedVectorizer):
             if self.memory is None:
@@ -388,7 +388,7 @@ class TextModel:
     def _column(self, word: str) -> int:
         column = self.query_vectorizer.index_.get(word)
         if column is None:
-            # The tokenizer knows "Hockey", and the stem of "running".
+            # The tokenizer lowers "Hockey" and stems "running".
             row = self.queries([word])
             columns = row.indices[row.indices < len(self.query_vectorizer.index_)]
             if columns.size != 1:
@@ -411,7 +411,7 @@ class TextModel:
             block_rows = rows[start : start + 256]
             W = sum((part.block(block_rows, columns) for part in self.weights.parts), np.zeros(()))
             if sides[0] is sides[1]:
-                W[columns[None, :] == block_rows[:, None]] = 0  # a word and itself is no discovery
+                W[columns[None, :] == block_rows[:, None]] = 0  # a word paired with itself is no discovery
             strength = np.abs(W) * query_rarity[block_rows, None] * doc_rarity[columns]
             few = min(4 * per_word, columns.size)
             for i, positions in enumerate(np.argpartition(strength, -few, axis=1)[:, -few:]):

@@ -26,8 +26,8 @@ from tercet.weights import Weights
 _MOST_TO_CHOOSE_ON: Final = 20_000  # preferences for a ranker with parameters chosen on preferences
 _POPULAR: Final = 0.5  # share of worse documents drawn by their frequency as better documents
 _CACHED_WORDS: Final = 20_000  # words with factors in the processor's cache
-_WORK_OF_A_FIT: Final = 5e8  # beside its steps
-# Work of all fits together without a budget, in numbers read and written by steps: some 20 seconds of one processor.
+_WORK_OF_A_FIT: Final = 5e8  # fixed work of a fit, besides the steps
+# Work of all fits without a budget, in numbers read and written by steps: about 20 seconds of a processor.
 _WORK: Final = 1.2e11
 _WORK_PER_SECOND: Final = 5e9
 
@@ -108,7 +108,7 @@ class Trials:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-        pool.shutdown(wait=False)  # models of everything are learned while the mix is chosen
+        pool.shutdown(wait=False)  # fits on all evidence go on while the mix is chosen
         trained = []
         for fold, of_fold in zip(self.folds, jobs, strict=True):
             learned = {member: job.result().weights_ for member, job in of_fold.items()}
@@ -116,7 +116,7 @@ class Trials:
         return trained
 
     def learn(self, candidate: Candidate, blend: float) -> tuple[Weights, dict[str, Any]]:
-        """Weights learned from all evidence, and a summary; the mean of two members has the size of a member."""
+        """Return the weights learned from all evidence, and a summary; a mean has the size of a member."""
         learned: dict[Candidate, Weights] = {}
         for member in candidate.members:
             job = self._final.get(member) or self._submit(_ThisThread(), member, None)
@@ -185,7 +185,7 @@ def _suited(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _means(members: Sequence[Candidate]) -> list[Candidate]:
-    """Means of each low-rank candidate with learned document factors and the first with fixed document factors."""
+    """Mean of each low-rank candidate with learned document factors and the first with fixed document factors."""
     low_rank = [member for member in members if member.name == "low-rank"]
     keeping_documents = [member for member in low_rank if member.ranker.keeps_documents]
     return [
@@ -196,6 +196,6 @@ def _means(members: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _mean_of_units(candidate: Candidate, learned: dict[Candidate, Weights]) -> Weights:
-    """The mean of the members' weights, each scaled to an identity of weight 1."""
+    """Mean of the weights of the members, each scaled to an identity of weight 1."""
     first, *rest = (learned[member] * (1 / member.unit) for member in candidate.members)
     return sum(rest, first) * (1 / len(candidate.members)) if rest else first
