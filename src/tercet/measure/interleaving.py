@@ -181,8 +181,11 @@ class Duel:
 
     @property
     def p_value(self) -> float:
-        """Inverse of the growth of the stake; without a preference, at or below the level at any look with chance
-        level."""
+        """Inverse of the growth of the stake.
+
+        If clients prefer neither ranking, the chance that any look finds a p-value at or below the level is at most
+        the level.
+        """
         return min(1.0, float(np.exp(-self._evidence())))
 
     @property
