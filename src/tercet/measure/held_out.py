@@ -233,10 +233,10 @@ class HeldOutQueries(HeldOut):
         standing = standing_of_block(scores, self.grades[block])
         return compute(replace(standing, n_ranked=standing.n_ranked - np.diff(hidden.indptr)), measures)
 
-    def without(self, own_columns: NDArray[np.int64]) -> Self:
-        """Hide the query's text in each ranking, whatever the grade; ``own_columns`` (n_q,) are rows of D."""
-        shape, queries = self.grades.shape, np.arange(len(own_columns))
-        hidden = sparse.csr_array((np.ones(len(own_columns), np.int64), (queries, own_columns)), shape=shape)
+    def without(self, own: NDArray[np.int64]) -> Self:
+        """Hide the query's text in each ranking, whatever the grade; ``own`` (n_q,) are rows of D."""
+        shape, queries = self.grades.shape, np.arange(len(own))
+        hidden = sparse.csr_array((np.ones(len(own), np.int64), (queries, own)), shape=shape)
         grades = sparse.csr_array(self.grades - self.grades.multiply(hidden))
         grades.eliminate_zeros()
         return replace(self, grades=grades, hidden=hidden)
