@@ -12,7 +12,7 @@ from tercet.data import limits
 from tercet.data.lines import PACKING_DAMAGE, FilePath, damage_message, open_bytes
 from tercet.errors import FormatError
 
-# Blocks with the name, or other properties, of the next member or of all.
+# Types of header blocks with the name or other properties of the next member, or of all members.
 _HEADERS: Final = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
@@ -71,7 +71,7 @@ def archive_members(path: FilePath) -> Generator[tuple[ArchiveMember, Content | 
         tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive,
     ):
         for header in archive:
-            archive.members.clear()  # type: ignore[attr-defined]  # else every header stays in memory
+            archive.members.clear()  # type: ignore[attr-defined]  # tarfile keeps every header in memory
             name = header.name
             if name.startswith("/") or ".." in PurePosixPath(name).parts:
                 raise FormatError(path, None, f"the member {name!r} climbs out of the archive, so none of it is read")

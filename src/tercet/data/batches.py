@@ -1,4 +1,4 @@
-"""Columns of a table, many rows at once; a check that fails on a column is repeated row by row, to name the line."""
+"""Columns of a table, many rows at once; if a check of a column fails, rows are checked one by one to name the line."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tercet.data.tables import CsvTable, DataTable, long_cells
 from tercet.data.values import Record, Value
 from tercet.errors import FormatError
 
-ROWS_AT_ONCE = 1 << 9  # as few as stay in a processor's cache
-_MOST_KEPT, _MOST_IDS = 1 << 16, 1 << 20  # converted texts, and ids, of a column
+ROWS_AT_ONCE = 1 << 9  # rows of a batch that fits a processor cache
+_MOST_KEPT, _MOST_IDS = 1 << 16, 1 << 20  # most converted texts, and most ids, remembered for a column
 _TEXTS = {str, type(None)}
 Column = Sequence[Value]
 Convert = Callable[[Any], Any]
@@ -60,7 +60,7 @@ class ColumnBatch(NamedTuple):
 
 
 class Conversion:
-    """Converts the cells of a column; equal texts only once, and ids without trouble not at all.
+    """Converts the cells of a column; equal texts are converted once, valid ids are not converted.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ class Conversion:
         if self._convert is None or not self.names:
             return cells
         values = self._values
-        if not set(map(type, cells)) <= _TEXTS:  # of numbers, True would be 1
+        if not set(map(type, cells)) <= _TEXTS:  # as dict keys, the numbers 1 and True are equal
             return list(map(self._convert, cells))
         if len(values) > (_MOST_IDS if self._are_ids else _MOST_KEPT):
             values.clear()
         if self._are_ids and plain_ids(cells):
-            return list(map(values.setdefault, cells, cells))  # one object for equal ids
+            return list(map(values.setdefault, cells, cells))  # equal ids share one object
         with suppress(KeyError):
             return list(map(values.__getitem__, cells))
         for cell in set(cells).difference(values):
@@ -173,14 +173,14 @@ def column_batches(table: DataTable, names: Sequence[str], refused: Refused | No
             return
         except _Irregular:
             if refused is not None:
-                at_once = 1  # errors come in the order of the lines
+                at_once = 1  # row by row: errors are raised in the order of the lines
     for rows in _groups(islice(table.rows(refused), n_read, None), at_once):
         columns: list[Column] = [[row.get(name) for _, row in rows] for name in names]
         yield ColumnBatch([number for number, _ in rows], columns)
 
 
 def _groups(rows: Iterable[tuple[int, Record]], at_once: int) -> Iterator[list[tuple[int, Record]]]:
-    """Yield many rows at once, also those before an error, as one of them may be wrong and come first."""
+    """Yield batches of rows; rows before an error come first, since a row among them may have an earlier error."""
     group: list[tuple[int, Record]] = []
     try:
         for row in rows:
@@ -212,7 +212,7 @@ def _text_batches(table: CsvTable, names: Sequence[str]) -> Iterator[ColumnBatch
         if not rows:
             return
         numbers: Sequence[int] = range(table.n_skipped + before + 1, table.n_skipped + reader.line_num + 1)
-        if len(numbers) > len(rows):  # a quoted cell goes over lines
+        if len(numbers) > len(rows):  # a quoted cell spans lines
             if max(sum(map(len, row)) for row in rows) > limits.LONGEST_LINE:
                 raise _Irregular
             ends = accumulate(1 + sum(cell.count("\n") for cell in row) for row in rows)

@@ -145,7 +145,7 @@ def write_beir(
     except OSError as error:
         raise InputError(f"{folder}: cannot write: {error.strerror}") from error
     for name, texts in (("corpus.jsonl", docs), ("queries.jsonl", queries)):
-        titled = {"title": ""} if name == "corpus.jsonl" else {}  # other readers of BEIR want the key
+        titled = {"title": ""} if name == "corpus.jsonl" else {}  # other readers of BEIR require the key
         with write_atomically(root / name) as stream:
             for identifier, text in texts.items():
                 record = {"_id": identifier, **titled, "text": text}
@@ -163,7 +163,7 @@ def _check_texts(folder: FilePath, texts: Mapping[str, str], what: str) -> None:
             which = f"the text of {what} {identifier!r} is {text!r}"
             raise InputError(f"{folder}: cannot write: {which}; a string is needed")
         problem = surrogate_problem(text)
-        if problem is not None:  # found before anything is written
+        if problem is not None:  # nothing is written yet
             raise InputError(f"{folder}: cannot write: the text of {what} {identifier!r} {problem}")
 
 

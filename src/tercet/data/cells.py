@@ -15,7 +15,7 @@ from tercet.data.values import Value, number_in
 from tercet.errors import InputError
 
 Columns = Mapping[str, str]  # role -> column
-Readers = Mapping[str, Convert | Conversion]  # role -> conversion of its cells, or of other columns
+Readers = Mapping[str, Convert | Conversion]  # role -> conversion of the role's cells, or of other columns
 UNKNOWN_ID: Final = "unknown-id"  # kind of a FormatError: a row names an unknown query or document
 YES: Final = frozenset(("1", "true", "t", "yes", "y", "ja", "j", "oui", "si", "sí", "sim"))
 NO: Final = frozenset(("0", "false", "f", "no", "n", "nein", "non", "não"))

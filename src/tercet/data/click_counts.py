@@ -99,7 +99,7 @@ def _is_aggregated(path: FilePath) -> bool:
     try:
         return kind_of_columns(open_table(path).columns) == CLICK_COUNTS
     except FormatError:
-        return False  # a click file, or what the reader of click logs refuses
+        return False  # a click log, or a file that the reader of click logs refuses
 
 
 def _counts_of(table: DataTable, columns: Columns | None = None, refused: Refused | None = None) -> ClickCounts:

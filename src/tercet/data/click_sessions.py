@@ -9,7 +9,10 @@ from statistics import median
 
 from tercet.data.clicks import ClickLog
 
-CLICKED_SHARE, FEWEST_SHOWN = 0.8, 10  # of what they were shown, who clicks everything
+CLICKED_SHARE, FEWEST_SHOWN = (
+    0.8,
+    10,
+)  # least share of clicked documents, and fewest documents shown, of a session that clicks everything
 MOST_LISTS, TIMES_THE_MEDIAN = 100, 20
 
 

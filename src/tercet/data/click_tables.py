@@ -121,7 +121,7 @@ def _table_of_impressions(impressions: Sequence[Any]) -> DataTable:
 def click_log_of(
     tables: Sequence[DataTable], columns: Columns | None = None, refused: Refused | None = None
 ) -> ClickLog:
-    """The click log in a table, or in the two of UBI."""
+    """Read the click log in one table, or in UBI's two tables."""
     given_columns = dict(columns or {})
     for table in tables:
         table.lists_as_json = True
@@ -188,7 +188,7 @@ def _summary(roles: RoleGuess, times: Times) -> str:
 
 
 _CLICK, _SHOW = "click", "show"
-# Values inside objects, in a column of their own or as JSON in a cell.
+# Values inside objects: in a separate column, or as JSON in a cell.
 _DOCUMENT = ("event_attributes.object.object_id", "object.object_id", "object_id")
 _ORDINAL = ("event_attributes.position.ordinal", "position.ordinal")
 
@@ -215,7 +215,7 @@ class _Searches:
             if docs:
                 places = list(map(float, range(len(docs))))
                 shown_list = self.lists.show(ListKey(search, query, True), docs, places, [time] * len(docs))
-                assert shown_list is not None  # a list with an id is one list
+                assert shown_list is not None  # a search with an id has one list
                 shown_list.session, shown_list.is_interleaved = session, method is not None
                 shown_list.is_random = bool(is_random) or marked is True
         self.has_hits = bool(self.lists.lists)
@@ -264,7 +264,7 @@ def _log_of_rows(
 
 
 def _add_run(lists: ShownLists, key: ListKey, session: str | None, run: Sequence[Sequence[Any]]) -> None:
-    """Add consecutive rows of one key: one by one, unless all are of one list."""
+    """Add consecutive rows of one key: together if all rows are of one list, else one by one."""
     docs, positions, times, randomized, is_shown, is_clicked = run
     shown_list = lists.show(key, docs, positions, times) if all(is_shown) else None
     if shown_list is None and len(docs) > 1:
@@ -286,7 +286,7 @@ def _finished_log(
     left_out: Mapping[str, int],
     searches: _Searches | None,
 ) -> ClickLog:
-    """Return the log of all rows, with what it says of them."""
+    """Return the log of all rows, with notes on rows left out."""
     is_of_events = "action" in roles.columns
     grouped = roles.get("list") or roles.get("session")
     if is_of_events and not lists.lists:
@@ -329,7 +329,7 @@ def _inner_reader(
 ) -> Conversion:
     """Return a conversion of the first value of several paths, or columns."""
     names = {plain_name(column): column for column in table.columns}
-    inner: list[tuple[str, list[str]]] = []  # a column, and the path inside its cells
+    inner: list[tuple[str, list[str]]] = []  # column, and path inside the column's cells
     for path in paths:
         keys = path.split(".")
         for depth in range(len(keys), 0, -1):

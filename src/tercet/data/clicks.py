@@ -90,7 +90,7 @@ class ClickLog:
         return ClickColumns.from_lists(self.impressions)
 
     def subset(self, kept: Sequence[int]) -> ClickLog:
-        """The lists at some places."""
+        """Select the lists at the given positions."""
         return replace(
             self,
             impressions=tuple(self.impressions[row] for row in kept),
@@ -187,18 +187,18 @@ def click_preferences(
     else:
         looked = [examination[min(rank, len(examination)) - 1] for rank in range(1, len(shown) + 1)]
     ranks = {doc: rank for rank, doc in enumerate(shown, start=1)}
-    # A clicked document is better than those passed over up to this rank.
+    # Clicked document -> last rank of the documents passed over for the clicked document.
     last = {doc: len(shown) if skipped == "all" else ranks[doc] for doc in chosen}
     lowest = max(last.values(), default=0)
     was_clicked = set(chosen)
     passed = [
         (rank, doc) for rank, doc in enumerate(shown, start=1) if rank <= lowest and doc not in was_clicked
-    ]  # each of them is worse than some clicked one
+    ]  # each is worse than at least one clicked document
     positions = [rank for rank, _ in passed]
     if sum(bisect_right(positions, last[better]) for better in chosen) <= MOST_PREFERENCES:
         preferences = list(_pairs(chosen, last, passed, looked))
     else:
-        # Those that count most are of the ranks that count most: all pairs need not be made to find them.
+        # The largest weights belong to the ranks of largest weight: only pairs of these ranks are made.
         by_weight = groupby(
             sorted(passed, key=lambda position: -looked[position[0] - 1]), lambda position: looked[position[0] - 1]
         )

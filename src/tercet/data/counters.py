@@ -1,4 +1,4 @@
-"""Random numbers for draws of preferences: of a generator, or of counters of steps.
+"""Random numbers for draws of preferences, from a generator or from counters of steps.
 
 By counters, the draw of a step depends on the seed and the number of the step alone. Any part of a run can be drawn
 anywhere, on a GPU or on a CPU, with the same bits: NumPy and CuPy multiply and shift 64-bit integers alike. ``xp`` is
@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-_SLOTS = 128  # random numbers that a step can have; slots from this on would be those of the next step
+_SLOTS = 128  # random numbers of a step; a slot from 128 on would be a slot of the next step
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Numbers(Protocol):
-    """Random numbers of some draws; each draw has numbered slots."""
+    """Random numbers of a sequence of draws; each draw has numbered slots."""
 
     xp: Any
 
@@ -36,7 +36,7 @@ class Numbers(Protocol):
 
 
 class GeneratorNumbers:
-    """Numbers of a generator, one after the other; slots have no meaning."""
+    """Successive numbers of a generator; slots are ignored."""
 
     xp: Any = np
 

@@ -188,7 +188,7 @@ def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
 
 @collector_paused()
 def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
-    """The documents of a table, in memory."""
+    """Read the documents of a table into memory."""
     check = _DocumentCheck(table, roles)
     ids: list[str] = []
     formats: dict[str, str | None] = {}
@@ -202,7 +202,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
         for name in roles.stored_fields:
             cells[name], formats[name] = typed_column(cells[name])
         columns = {name: compact_column(column) for name, column in cells.items()}
-    else:  # keys that only later rows of JSONL have come last
+    else:  # the columns of JSONL; keys that appear only in later rows come last
         rows = GatheredColumns((*roles.text, *roles.stored_fields))
         for doc_id, row in _document_rows(table, roles, refused, check):
             ids.append(doc_id)

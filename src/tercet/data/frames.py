@@ -13,7 +13,7 @@ from tercet.data.tables import RECORDS_LOOKED_AT, DataTable, check_names
 from tercet.data.values import Record, plain_record, plain_value
 from tercet.errors import FormatError, InputError, MissingExtraError
 
-KEY = "id"  # the column that the keys of a mapping of records become
+KEY = "id"  # column of the keys of a mapping of records
 
 
 class MemoryTable(DataTable):
@@ -27,7 +27,7 @@ class MemoryTable(DataTable):
         self.name = name
         self.columns = tuple(columns)
         self._records = records
-        self._positions = positions  # what the rows of a mapping are called
+        self._positions = positions  # names of the rows of a mapping, for errors
         check_names(self, -1)
 
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
@@ -98,7 +98,7 @@ def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | dict[str, st
 
 
 def plain_shown(value: object) -> str:
-    """A value for a message, cut short."""
+    """Return the repr of a value for a message, shortened to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
@@ -129,7 +129,7 @@ def _of_frame(thing: Any, name: str) -> DataTable | None:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if not rows:
         raise InputError(f"{name} is empty")
-    return MemoryTable(name, rows, _keys(rows))  # a cell that is an object is a column for each of its keys
+    return MemoryTable(name, rows, _keys(rows))  # each key of an object in a cell becomes a column
 
 
 def _two_columns(name: str, columns: Sequence[str]) -> str:

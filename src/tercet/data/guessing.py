@@ -19,9 +19,9 @@ _TAG = re.compile(r"<[^<>]*>")
 _BETWEEN_IDS = re.compile(r"[\s,;|\[\]\"]+")
 _TRUTHS: Final = YES | NO
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]+", re.IGNORECASE)
-_SENTENCE_WORDS: Final = 2.0  # of a cell that is searched, on average
-_TEXT_WORDS: Final = 8.0  # of a cell that is searched whatever other columns are called
-_OWN: Final = 0.5  # share of the cells that no other row has, in a column of texts
+_SENTENCE_WORDS: Final = 2.0  # least mean number of words per cell of a searched column
+_TEXT_WORDS: Final = 8.0  # least mean number of words per cell of a column searched despite named text columns
+_OWN: Final = 0.5  # least share of distinct cells in a column of texts
 _LAST_POSITION: Final = 1_000
 
 Cells = Mapping[str, Sequence[str]]

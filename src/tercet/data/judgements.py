@@ -129,7 +129,7 @@ def _gathered(
     names = _QueryNames(table, queries, by_id)
     check = DocumentCheck(docs, table)
     is_graded = "grade" in roles.columns
-    ungraded = Counter(grade=0) if is_graded else None  # such a row may lack a document, too
+    ungraded = Counter(grade=0) if is_graded else None  # a row without a grade may also lack a document
     qrels: Qrels = {}
     lines: dict[tuple[str, str], int] = {}
     readers = {"query": id_in} if by_id else {}

@@ -13,7 +13,7 @@ from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
 NEWSGROUPS_TEST = "20news-bydate-test"
-# All posts have 36 MB, the largest 160 kB; a hostile archive may not make us hold what it likes.
+# Bounds for hostile archives: all posts together have 36 MB, the largest post has 160 kB.
 LARGEST_ARCHIVE = 1 << 30
 
 

@@ -73,7 +73,7 @@ class LetorData:
         qids = qid[starts].astype(np.str_, copy=False)
         _check_together(qids, starts)
         for name, value in {"X": X, "y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}.items():
-            if isinstance(value, np.ndarray):  # the caller's array stays as it is
+            if isinstance(value, np.ndarray):  # leave the caller's array writable
                 value = value.view()
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
@@ -234,7 +234,7 @@ def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], li
     for i in range(len(blocks) - 1, -1, -1):
         block = blocks[i]
         begin = block.run_starts[-1]
-        if block.run_qids[-1] != last_qid:  # the query begins with the next block
+        if block.run_qids[-1] != last_qid:  # the last query begins with the next block
             return blocks[: i + 1], blocks[i + 1 :]
         if begin > 0:
             return [*blocks[:i], block.rows(0, begin)], [block.rows(begin, len(block.y)), *blocks[i + 1 :]]
@@ -242,7 +242,7 @@ def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], li
 
 
 def assemble(blocks: list[TextBlock], n_features: int, dense: bool | None) -> LetorData:
-    """Put blocks together."""
+    """Concatenate blocks."""
     if dense is None:
         n_rows = sum(len(block.y) for block in blocks)
         dense = is_dense(sum(block.n_values for block in blocks), n_rows, n_features)
@@ -281,7 +281,7 @@ def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
         raise InputError(f"y must hold {n_rows} grades, one per row. Got shape {grades.shape}, dtype {grades.dtype}.")
     if grades.dtype.kind == "f":
         wide = grades.astype(np.float64, copy=False)
-        broken = ~(np.abs(wide) <= 2**53) | (wide != np.rint(wide))  # the former is true of NaN, too
+        broken = ~(np.abs(wide) <= 2**53) | (wide != np.rint(wide))  # ~(… <= 2**53) is also True for NaN
         if broken.any():
             row = int(broken.argmax())
             raise InputError(f"y[{row}] is {grades[row]}; grades are whole numbers.")

@@ -93,7 +93,7 @@ def is_fold(folder: Path) -> bool:
     return all(any((folder / f"{part}.txt{end}").is_file() for end in ("", ".gz")) for part in PARTS_OF_A_FOLD)
 
 
-Part = tuple[str, str, FilePath, Readable]  # fold, part, its name in errors and its text
+Part = tuple[str, str, FilePath, Readable]  # fold, part, name in errors, text
 
 
 def _parts_of_folder(root: Path) -> Iterator[Part]:

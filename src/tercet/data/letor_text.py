@@ -1,7 +1,7 @@
-"""Reading of LETOR text: blocks of whole lines, parsed by a compiled loop, put together as rows.
+"""Reading of LETOR text: blocks of whole lines, parsed by a compiled loop and concatenated as rows.
 
-The loop reads decimals of one exact multiplication or division; the others go through Python's own ``float``. Text
-refused by the loop is read again here, for the error message.
+The loop parses decimals that need one exact multiplication or division; Python's ``float`` parses all other decimals.
+Text refused by the loop is read again here, for the error message.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tercet.kernels.letor import (
 )
 
 LARGEST_ID = np.iinfo(np.int32).max
-LARGEST_VALUE = float(np.nextafter(2.0**128 - 2.0**103, 0))  # that float32 does not round to infinity
+LARGEST_VALUE = float(np.nextafter(2.0**128 - 2.0**103, 0))  # largest float64 that float32 does not round to infinity
 BLOCK_BYTES = 4 << 20
-# At a quarter of all cells, CSR saves half of the memory and costs more than that in time.
+# With a quarter of the cells nonzero, CSR halves the memory, but the loss of time outweighs the saving.
 LOWEST_DENSE_SHARE = 0.25
 _SHORTEST_FEATURE = len("1:0 ")
 _LINE_FORM = "a line is: grade qid:id feature:value … # comment"
@@ -56,11 +56,11 @@ Matrix: TypeAlias = Any  # NDArray[np.float32] or sparse.csr_array; SciPy comes 
 
 @dataclass(frozen=True, eq=False)
 class TextBlock:
-    """Consecutive rows. Its matrix is as wide as its own largest feature id."""
+    """Consecutive rows; the number of columns is the largest feature id of the block."""
 
     X: Matrix
     y: NDArray[np.int64]  # grades
-    run_starts: list[int]  # first row of every stretch of rows with one qid
+    run_starts: list[int]  # first row of each run of rows with the same qid
     run_qids: list[str]
     run_lines: list[int]
     comments: list[str] | None
@@ -131,7 +131,7 @@ def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
 
 
 def stack(blocks: Sequence[TextBlock], n_features: int, dense: bool) -> tuple[Matrix, NDArray[Any], NDArray[Any]]:
-    """X, y and qid of all the rows."""
+    """Return X, y and qid of all rows."""
     y = np.concatenate([block.y for block in blocks])
     bounds = np.cumsum([0, *(len(block.y) for block in blocks)])
     starts = [start + int(bound) for block, bound in zip(blocks, bounds, strict=False) for start in block.run_starts]
@@ -157,7 +157,7 @@ def stack(blocks: Sequence[TextBlock], n_features: int, dense: bool) -> tuple[Ma
     for rows in narrow:
         rows.resize(rows.shape[0], n_features)
     stacked = sparse.csr_array(sparse.vstack(narrow, format="csr"))
-    stacked.eliminate_zeros()  # -0, and values too small for float32
+    stacked.eliminate_zeros()  # removes -0 and values that underflow float32
     return stacked, y, qid
 
 
@@ -204,7 +204,7 @@ def _check_utf8(text: bytes, path: FilePath, lines_before: int, bytes_before: in
 def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool) -> TextBlock:
     most_rows = text.count(b"\n")
     most_values = len(text) // _SHORTEST_FEATURE + 1
-    # Memory that is never written to is never taken, so room for the most there can be costs nothing.
+    # Untouched pages take no memory: arrays are allocated for the largest possible number of values.
     grades, row_ends = np.empty(most_rows, np.int64), np.empty(most_rows, np.int64)
     spans, runs = np.empty((most_rows, 2), np.int64), np.empty((most_rows, 4), np.int64)
     columns, values = np.empty(most_values, np.int32), np.empty(most_values, np.float32)

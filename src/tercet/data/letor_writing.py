@@ -71,7 +71,9 @@ def _in_order(chunks: Iterable[LetorData], path: FilePath) -> Iterator[tuple[boo
 def _check_writable(data: LetorData, path: FilePath) -> None:
     if not 1 <= data.n_features <= LARGEST_ID:
         raise InputError(f"{path}: cannot write: {data.n_features} features; a file holds from 1 to {LARGEST_ID}")
-    too_long = (data.y >= 10**LONGEST_GRADE) | (data.y <= -(10**LONGEST_GRADE))  # no int64 has the least one's size
+    too_long = (data.y >= 10**LONGEST_GRADE) | (
+        data.y <= -(10**LONGEST_GRADE)
+    )  # no `abs`: int64 has no absolute value of its minimum
     if too_long.any():
         row = int(too_long.argmax())
         raise InputError(f"{path}: cannot write: y[{row}] is {data.y[row]}; grades have at most {LONGEST_GRADE} digits")
@@ -113,7 +115,7 @@ def _cells(rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.
 
 def _features(row_ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float32]) -> list[str]:
     """Return `` id:value`` pairs of each row, in the fewest decimals that give the same float32."""
-    decimals = values.astype(str).astype(np.float64)  # the shortest of float32
+    decimals = values.astype(str).astype(np.float64)  # shortest decimals of float32
     decimals = np.where(decimals.astype(np.float32) == values, decimals, values)  # else rounded twice
     cells = [repr(decimal).removesuffix(".0") for decimal in decimals.tolist()]
     pairs = [f" {column + 1}:{cell}" for column, cell in zip(columns.tolist(), cells, strict=True)]

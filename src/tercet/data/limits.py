@@ -1,7 +1,7 @@
 """Limits of the memory that a file can take; docs/reference/limits.md lists every limit.
 
-A hostile line, header or packed file of a few megabytes must not fill the memory. Readers look limits up at each use,
-for tests to lower them.
+A hostile line, header or packed file of a few megabytes must not fill the memory. Readers look up a limit at each use,
+so that tests can lower the limit.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from os import PathLike
 
 from tercet.errors import FormatError
 
-LONGEST_LINE = 1 << 24  # bytes; also those of a record of CSV that goes over several lines
+LONGEST_LINE = 1 << 24  # bytes of a line, or of a CSV record that spans lines
 LARGEST_TEXT = 1 << 24  # bytes of a file that is one text
-MOST_VALUES = 1 << 18  # on one line: ids, cells, or elements and keys of JSON
-DEEPEST_JSON = 100  # arrays and objects inside each other
-MOST_COLUMNS = 10_000  # of a table; keys, where it is JSON
-MOST_QUERIES_OF_A_TEXT = 1_000  # that a judgement which names a query by its text may mean
-MOST_TIMES_PACKED = 100  # how many times its size on disk a packed file may unpack to,
-ALWAYS_UNPACKED = 100 << 20  # beyond these bytes, which any may
-LONGEST_TAR_HEADER = 1 << 16  # bytes that name a member of an archive, or say more of it
-MOST_ROWS_PER_BYTE = 100  # of Parquet, where a column of one value takes no room
+MOST_VALUES = 1 << 18  # ids, cells, or JSON elements and keys on one line
+DEEPEST_JSON = 100  # nested arrays and objects
+MOST_COLUMNS = 10_000  # columns of a table, or keys of JSON records
+MOST_QUERIES_OF_A_TEXT = 1_000  # queries with the same text, for a judgement that names its query by the text
+MOST_TIMES_PACKED = 100  # largest ratio of unpacked bytes to bytes on disk, beyond ALWAYS_UNPACKED
+ALWAYS_UNPACKED = 100 << 20  # bytes to which every packed file may unpack
+LONGEST_TAR_HEADER = 1 << 16  # bytes of the headers of an archive's member
+MOST_ROWS_PER_BYTE = 100  # rows per byte of Parquet, whose columns of one value take almost no bytes
 
 
 def check_unpacked(

@@ -32,12 +32,12 @@ from tercet.store import open_atomically
 from tercet.store.canonical import refuse_deep_nesting
 
 FilePath: TypeAlias = str | PathLike[str]
-# Takes what is wrong with a line, which is then left out; without one, a reader raises at the first.
+# Takes the error of a bad line; the reader leaves the line out. Without a callback, a reader raises the first error.
 Refused: TypeAlias = Callable[[FormatError], None]
 T = TypeVar("T")
 
 GZIP_MAGIC = b"\x1f\x8b"
-_BZIP2_MAGIC = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # of a stream with data, and of an empty one
+_BZIP2_MAGIC = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # header of a stream with data, or of an empty stream
 READ_AT_ONCE = 1 << 17
 ENCODING_PROBLEM = "encoding"  # kind of a FormatError
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -133,7 +133,7 @@ def codec_name(encoding: object) -> str | None:
     """Return the canonical name of a text encoding, or None."""
     try:
         with suppress(UnicodeError):
-            b"x".decode(cast(str, encoding))  # Python looks for no codec where there is nothing to decode
+            b"x".decode(cast(str, encoding))  # decoding no bytes would not look up the codec
         return codecs.lookup(cast(str, encoding)).name
     except (LookupError, TypeError, ValueError):
         return None
@@ -274,7 +274,7 @@ def parse_float(text: str, path: FilePath, line: int, what: str) -> float:
         value = float(text)
     except ValueError as error:
         raise FormatError(path, line, f"{what} {text!r}; a number is needed") from error
-    if "_" in text or not text.isascii():  # float() takes 1_000 and ١; no other tool would
+    if "_" in text or not text.isascii():  # float() accepts 1_000 and ١; other tools do not
         raise FormatError(path, line, f"{what} {text!r}; a number in plain digits is needed")
     if not math.isfinite(value):
         raise FormatError(path, line, f"{what} {text!r}; a finite number is needed")
@@ -311,7 +311,7 @@ def id_problem(identifier: object) -> str | None:
 
 def surrogate_problem(text: str) -> str | None:
     """Return a message about half a surrogate pair, which UTF-8 cannot write, or None."""
-    if text.isascii():  # known without looking, as it is of most
+    if text.isascii():  # the fast path: ASCII text has no surrogates
         return None
     try:
         text.encode("utf-8")
@@ -351,7 +351,7 @@ class LookAlikes:
         number = number_of(identifier)
         if number is None:
             return ""
-        if self._by_number is None:  # most files have no unknown id, and need no such table
+        if self._by_number is None:  # built at the first unknown id; most files have none
             self._by_number = {}
             for known_id in self._ids:
                 self._by_number.setdefault(number_of(known_id) or known_id, known_id)
@@ -402,7 +402,7 @@ def write_bytes_atomically(path: FilePath) -> Iterator[BinaryIO]:
     The bytes go to a temporary file in the same folder, which takes the name once it is on disk. An error removes the
     temporary file; the old file is untouched.
     """
-    target = Path(os.path.realpath(path))  # through a link: the link stays, what it names is replaced
+    target = Path(os.path.realpath(path))  # a link stays a link; its target is replaced
     if target.exists() and not target.is_file():
         raise InputError(f"{path}: cannot write: this is not an ordinary file")
     try:
@@ -410,7 +410,7 @@ def write_bytes_atomically(path: FilePath) -> Iterator[BinaryIO]:
             if target.suffix != ".gz":
                 yield binary
                 return
-            # No name and no time inside, so that the same bytes give the same file.
+            # The gzip header has no name and no time: the same content gives the same file.
             with gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0) as packed:
                 yield cast(BinaryIO, packed)
     except OSError as error:
@@ -453,7 +453,7 @@ def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
     repeated: str | None = None
 
     def gather(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # Objects are finished innermost first, so what the last call leaves belongs to the outer object.
+        # The parser finishes inner objects first: the last call is for the outer object.
         nonlocal repeated
         gathered = dict(pairs)
         repeated = None if len(gathered) == len(pairs) else first_repeated(key for key, _ in pairs)
@@ -463,7 +463,7 @@ def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
         record = load_json(text, gather)
     except json.JSONDecodeError as error:
         raise FormatError(path, line, f"column {error.colno}: broken JSON: {error.msg}", "json") from error
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError: also for a number with thousands of digits
         raise FormatError(path, line, f"the JSON cannot be taken in: {error}", "json") from error
     if not isinstance(record, dict):
         raise FormatError(path, line, f"found a JSON {_json_name(record)}; each line holds one object, {{…}}")

@@ -49,7 +49,7 @@ def row_slices(matrix: sparse.csr_array, n_entries: int | None = None) -> Iterat
     indptr, n, most = matrix.indptr, matrix.shape[0], n_entries or BLOCK_ENTRIES
     start = 0
     while start < n:
-        # Of the type of the row pointers, which would else all be copied.
+        # The type of the row pointers: another type would copy all row pointers.
         last = indptr.dtype.type(min(int(indptr[start]) + most, int(indptr[-1])))
         stop = min(n, max(int(np.searchsorted(indptr, last, side="right")) - 1, start + 1))
         yield slice(start, stop)

@@ -55,7 +55,9 @@ def _positive(values: ArrayLike, n: int, name: str) -> NDArray[np.float32]:
         i = int(bad.argmax())
         raise InputError(f"{name}[{i}] is {array[i]}; {name}s are positive and at most {largest:.3g}")
     checked = np.array(array, dtype=np.float32, order="C")
-    np.maximum(checked, np.finfo(np.float32).smallest_subnormal, out=checked)  # what is smaller must not become 0
+    np.maximum(
+        checked, np.finfo(np.float32).smallest_subnormal, out=checked
+    )  # a positive weight must not underflow to 0
     checked.flags.writeable = False
     return checked
 
@@ -125,7 +127,7 @@ class Preferences:
         return part
 
     def renumbered(self, query: ArrayLike, better: ArrayLike, worse: ArrayLike) -> Preferences:
-        """The same preferences between other rows."""
+        """Return the preferences with new row numbers."""
         return type(self)(query, better, worse, self.weight, self.margin)
 
     def __eq__(self, other: object) -> bool:

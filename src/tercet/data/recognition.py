@@ -42,7 +42,7 @@ Kind: TypeAlias = Literal[
     "click-counts",
     "links",
 ]
-# Kinds of tables, whose columns may have any names.
+# Kinds of tables; the names of columns are free.
 TableKind: TypeAlias = Literal["documents", "judgements", "triplets", "links"]
 
 LINES_LOOKED_AT = 20
@@ -95,7 +95,7 @@ def _recognize_folder(folder: Path) -> Kind:
         kinds.append("letor-folds")
     if not kinds and _holds_ubi(folder):
         kinds.append("click-log")
-    if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
+    if not kinds and _has_class_folders(folder):  # tested last: folders of other kinds may have subfolders, too
         kinds.append("labeled-folder")
     if not kinds:
         raise InputError(f"{folder}: this folder is of no known kind; looked for {_FOLDERS}")
@@ -134,7 +134,7 @@ def _holds_texts(folder: Path) -> bool:
         return False
     with open_bytes(files[0]) as stream:
         start = stream.read(1 << 16)
-    # In whatever encoding, a text has no zero bytes. The folds of a LETOR set look like classes, and are not.
+    # A text has no zero bytes in any 8-bit encoding. The folds of a LETOR set look like classes, and are excluded.
     return b"\0" not in start and not _is_letor(start.decode("latin-1").split("\n")[:LINES_LOOKED_AT])
 
 
@@ -145,7 +145,7 @@ def _recognize_file(path: Path) -> Kind:
         return _recognize_archive(path)
     if start.startswith(PARQUET_MAGIC):
         return _kind_of_table(open_table(path))
-    if start.startswith(UTF16_MARKS):  # tables alone are read in UTF-16; of others, the next line says so
+    if start.startswith(UTF16_MARKS):  # only tables are read in UTF-16
         table, _ = _table_with_header(path)
         if table is not None:
             return _kind_of_table(table)
@@ -168,7 +168,7 @@ def _recognize_file(path: Path) -> Kind:
     kinds = _kinds_of_table([text for _, text in numbered])
     if not kinds:
         if table is not None:
-            return _kind_of_table(table)  # says what its columns lack
+            return _kind_of_table(table)  # the error names the missing columns
         if problem is not None and problem.kind != DELIMITER_PROBLEM:
             raise problem
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")

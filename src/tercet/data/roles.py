@@ -17,7 +17,7 @@ from tercet.data.lines import FilePath
 from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError
 
-Names: TypeAlias = tuple[tuple[str, ...], ...]  # tiers, the surest first
+Names: TypeAlias = tuple[tuple[str, ...], ...]  # tiers of names, the surest tier first
 CellType: TypeAlias = Literal[
     "id", "ids", "text", "texts", "grade", "weight", "count", "position", "truth", "time", "word"
 ]
@@ -86,9 +86,9 @@ _QUERIES: Names = (
     ("query", "query_text", "search_term", "search_query", "search_text", "user_query", "keyword", "keywords"),
     ("q", "query_string", "term", "search", "question", "anchor"),
 )
-# A document of these names answers the query of its row, as in tables of (anchor, positive) or (question, answer).
+# Names of a document that answers the query of its row, as in tables of (anchor, positive) or (question, answer).
 ANSWER_NAMES = ("positive", "positive_id", "positive_doc_id", "answer", "answer_id")
-# In a table of something else than documents.
+# Names of ids in tables other than tables of documents.
 _DOCUMENTS: Names = (("doc", "document", "product", "item"), *_IDS[1:3], _IDS[0], _IDS[3])
 _TARGET_IDS: Names = (
     ("target_id", "to_id", "dst_id", "target_doc_id", "to_doc_id", "to_node_id", "cited_id", "_end_id"),
@@ -237,7 +237,7 @@ TABLE_ROLES: Mapping[str, tuple[Role, ...]] = {
 }
 
 
-@lru_cache(maxsize=1024)  # the names of the columns of a table come again with every row
+@lru_cache(maxsize=1024)  # every row repeats the column names of its table
 def plain_name(name: str) -> str:
     """A column's name without regard to case and punctuation."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip().removeprefix("_source."))
@@ -413,7 +413,7 @@ class DocumentRoles:
         return f"id: {self.id}; text: {', '.join(self.text)}{stored_fields}"
 
 
-_BEIR = ("_id", "text")  # the keys of each document of BEIR
+_BEIR = ("_id", "text")  # keys of every BEIR document
 
 
 def document_roles(table: DataTable, id: str | None = None, text: str | Iterable[str] | None = None) -> DocumentRoles:
@@ -467,7 +467,7 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
         return "judgements"
     if has_queries and has(_DOCUMENTS) and has(_ACTION.names):  # events
         return "click-log"
-    if has_ids and has_texts:  # which may have a source, or carry its links
+    if has_ids and has_texts:  # a document may have a source, or a list of links
         return "documents"
     if has_queries and has_answers:
         return "judgements"

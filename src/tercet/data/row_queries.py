@@ -65,11 +65,11 @@ def query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:
     if len(ids) != n_rows:
         raise InputError(f"qid has {len(ids)} ids, but there are {n_rows} rows; expected one id per row")
     if not isinstance(ids, np.ndarray) or ids.dtype.kind == "O":
-        # Not made an array first: that would take 1 and "1" for the same id.
+        # Ids stay Python objects: an array would convert 1 and "1" to the same string.
         return _numbered(ids)
     if ids.dtype.kind == "f" and np.isnan(ids).any():
         raise InputError(f"qid[{int(np.isnan(ids).argmax())}] is nan; every row needs a query id")
-    first = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))  # of each run of equal ids
+    first = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))  # first row of each run of equal ids
     numbers, n_queries = _numbered(ids[first].tolist())
     return np.repeat(numbers, np.diff(np.append(first, n_rows))), n_queries
 

@@ -23,21 +23,21 @@ from tercet.store.digest import digest_of
 
 Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 UniformOver = Literal["queries", "judgements"]
-RowLookup: TypeAlias = Any  # a mapping id -> row, or `PackedIds`, which looks many ids up at once
+RowLookup: TypeAlias = Any  # a mapping id -> row, or `PackedIds` for fast lookup of many ids
 
 LAST_ROW = int(np.iinfo(np.int32).max)
 
-# After so many rounds of rejection the few preferences still without a worse document look through all documents.
+# Rounds of rejection sampling; preferences that still lack a worse document then search all documents.
 _ROUNDS = 20
-# Numbers of a draw of `JudgementSampler`: 0 and 1 the better document, 2 the way to the worse one.
-_POPULAR_SLOT = 3  # and so on: two for each round
+# Slots of a draw of `JudgementSampler`: 0 and 1 draw the better document, 2 chooses popular or uniform worse documents.
+_POPULAR_SLOT = 3  # first slot of popular draws, two slots per round
 _UNIFORM_SLOT = _POPULAR_SLOT + 2 * _ROUNDS  # one for each round
 _LAST_CHOICE_SLOT = _UNIFORM_SLOT + _ROUNDS  # two
 _LOOKED_UP = 1 << 16  # ids at once
 
 
 class Sampler(ABC):
-    """Draws preferences."""
+    """Source of random preferences."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         """Return the query, better and worse rows of n preferences."""
@@ -124,7 +124,7 @@ class LabelSampler(Sampler):
         self._by_class = rows[np.argsort(codes, kind="stable")].astype(np.int32)
         self._start = np.concatenate([[0], np.cumsum(counts)])
         self._counts = counts
-        self._position = np.empty(self._codes.size, dtype=np.int64)  # of each row within its class
+        self._position = np.empty(self._codes.size, dtype=np.int64)  # position of each row within its class
         self._position[self._by_class] = np.arange(rows.size) - np.repeat(self._start[:-1], counts)
         self._queries = rows[counts[codes] >= 2]
 
@@ -150,11 +150,11 @@ class LabelSampler(Sampler):
     def _drawn(self, numbers: Numbers) -> tuple[Any, Any, Any]:
         query = self._queries[numbers.below(0, self._queries.size)]
         code = self._codes[query]
-        # One of the class's other members: skip over the query's own place.
+        # Draw another member of the class: skip the query's position.
         member = numbers.below(1, self._counts[code] - 1)
         member += member >= self._position[query]
         better = self._by_class[self._start[code] + member]
-        # One of the rows outside the class: skip over the class's block.
+        # Draw a row outside the class: skip the block of the class.
         member = numbers.below(2, self._rows.size - self._counts[code])
         member += (member >= self._start[code]) * self._counts[code]
         return query, better, self._by_class[member]
@@ -211,7 +211,7 @@ class JudgementSampler(Sampler):
             raise InputError(f"judgement {i} names row ({query[i]}, {doc[i]}); rows run from 0 to {LAST_ROW}")
         if n_docs is not None and not 1 <= n_docs <= LAST_ROW + 1:
             raise InputError(f"n_docs is {n_docs}; it must lie between 1 and {LAST_ROW + 1}")
-        # Millions of judgements are kept: rows and places take 4 bytes where they can.
+        # Millions of judgements stay in memory: rows and positions are int32 if possible.
         query, doc, grade = query.astype(np.int32), doc.astype(np.int32), _narrow(grade)
         if n_docs is not None and doc.max() >= n_docs:
             i = int((doc >= n_docs).argmax())
@@ -232,10 +232,10 @@ class JudgementSampler(Sampler):
         if (self._keys[1:] == self._keys[:-1]).any():
             i = int((self._keys[1:] == self._keys[:-1]).argmax())
             raise InputError(f"query {self._keys[i] // width} judges document {self._keys[i] % width} twice")
-        self._drawn_from: NDArray[np.int32] | None = None  # rows of the documents there are, where some are withheld
+        self._drawn_from: NDArray[np.int32] | None = None  # rows of all documents, if documents are withheld
         if n_docs is not None and self._withheld.size:
             self._drawn_from = np.setdiff1d(np.arange(n_docs, dtype=np.int32), self._withheld)
-        self._popularity: NDArray[np.float64] | None = None  # of the better documents, once it is asked for
+        self._popularity: NDArray[np.float64] | None = None  # popularity of better documents, computed at first use
         self._find_eligible()
 
     def _check_popular(self, popular: float) -> float:
@@ -249,7 +249,7 @@ class JudgementSampler(Sampler):
         """Find the judgements for the better side, and the beginning of lower grades for each query."""
         _, start, count = np.unique(self._query, return_index=True, return_counts=True)
         self._end = np.repeat(_narrow(start + count), count)
-        # Within a query grades fall, so the first position with a lower grade follows the run of equal grades.
+        # Grades fall within a query: the first lower grade follows the run of equal grades.
         new_run = np.ones(self._query.size, dtype=bool)
         new_run[1:] = (self._query[1:] != self._query[:-1]) | (self._grade[1:] != self._grade[:-1])
         run_end = _narrow(np.append(np.flatnonzero(new_run)[1:], self._query.size))
@@ -335,7 +335,7 @@ class JudgementSampler(Sampler):
         return (self._keys[nearest] == keys) * self._grade[self._key_order[nearest]].astype(np.int64)
 
     def is_worse(self, query: NDArray[Any], doc: NDArray[Any], grade: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return True for documents of a lower grade than the better document's ``grade``; withheld ones never are."""
+        """Return True for documents with a grade below ``grade``; always False for withheld documents."""
         return self._is_lower(query, doc, grade) & ~rows_among(doc, self._withheld)
 
     def _is_lower(self, query: Any, doc: Any, grade: Any) -> Any:
@@ -366,7 +366,7 @@ class JudgementSampler(Sampler):
             rest = self._choose_popular(numbers, at, worse, rest)
             uniformly = xp.sort(xp.concatenate((xp.flatnonzero(~popular), rest)))
         rest = self._reject(numbers, at, worse, uniformly, popular=False)
-        for position in rest.tolist():  # hardly any: its query has judged nearly all documents
+        for position in rest.tolist():  # rare: queries with judgements for nearly all documents
             docs = xp.arange(self.n_docs) if self._drawn_from is None else self._drawn_from
             lower = docs[self._is_lower(self._query[at[position]], docs, self._grade[at[position]])]
             worse[position] = lower[numbers.take([position]).below(_LAST_CHOICE_SLOT, lower.size)[0]]
@@ -391,16 +391,16 @@ class JudgementSampler(Sampler):
         return positions
 
     def _choose_popular(self, numbers: Numbers, at: Any, worse: Any, positions: Any) -> Any:
-        """Fill ``worse`` by a look through all popular documents; return the positions without any."""
+        """Fill ``worse`` by a search of all popular documents; return the positions still without a worse document."""
         xp = numbers.xp
         if not positions.size:
             return positions
-        # Popularity in whole numbers, whose sums are the same wherever they are made.
+        # Popularity is an integer: sums of integers are the same on every machine.
         share = (self._better_share() * 2.0**40).astype(xp.int64)
         docs = xp.flatnonzero(share)
         without = [positions[:0]]
         positions = positions[xp.argsort(at[positions], kind="stable")]
-        run_ends = self._lower[at[positions]]  # judgements of one query and grade are next to each other
+        run_ends = self._lower[at[positions]]  # judgements of one query and grade are adjacent
         for end in xp.unique(run_ends).tolist():
             same, judgement = positions[run_ends == end], end - 1
             lower = docs[self._is_lower(self._query[judgement], docs, self._grade[judgement])]
@@ -423,7 +423,7 @@ class JudgementSampler(Sampler):
 
     def placed(self, xp: Any) -> Self:
         if self.popular:
-            self._better_share()  # made now, while arrays are here
+            self._better_share()  # computed before the arrays move to another device
         return super().placed(xp)
 
     @classmethod

@@ -16,7 +16,7 @@ from tercet.data.tables import DataTable
 from tercet.data.values import Value, moment_in, number_in
 from tercet.errors import FormatError
 
-_FEW = 16  # positions of a list that are compared one by one
+_FEW = 16  # most positions of a list that are compared one by one
 NO_LISTS = "the log holds no lists of shown documents"
 
 
@@ -47,7 +47,9 @@ class ShownList:
     def add(self, docs: Sequence[str], positions: Sequence[float | None]) -> None:
         """Add documents with their positions; a repeated document keeps its first position."""
         fresh = dict(zip(docs, positions, strict=True))
-        if len(fresh) == len(docs) and fresh.keys().isdisjoint(self.positions.keys()):  # goes through the smaller
+        if len(fresh) == len(docs) and fresh.keys().isdisjoint(
+            self.positions.keys()
+        ):  # isdisjoint iterates over its argument
             self.positions.update(fresh)
         else:
             for doc_id, position in zip(docs, positions, strict=True):
@@ -110,7 +112,7 @@ class ShownLists:
         self.n_lost = self.n_repeated = 0
         self._of_key: dict[ListKey, list[ShownList]] = {}
         self._n_clicks = 0
-        self._waiting: list[tuple[ListKey, str, int]] = []  # clicks whose list may still come
+        self._waiting: list[tuple[ListKey, str, int]] = []  # clicks on lists that may follow
         self._keys_waiting: set[ListKey] = set()
         self._last_key: ListKey | None = None
 
@@ -146,7 +148,7 @@ class ShownLists:
         lists = self._of_key.get(key, ())
         if lists and doc_id in lists[-1].positions and key not in self._keys_waiting:
             self.n_repeated += not lists[-1].click(doc_id)
-        else:  # later clicks of the key wait, too, to keep their order
+        else:  # later clicks of the key also wait, to keep their order
             self._keys_waiting.add(key)
             self._waiting.append((key, doc_id, self._n_clicks))
         self._n_clicks += 1
@@ -163,7 +165,7 @@ class ShownLists:
             if lists:
                 n_before = bisect_right(
                     lists, order, key=lambda shown_list: shown_list.began
-                )  # they begin one after the other
+                )  # lists are sorted by their beginning
                 self.n_repeated += not lists[max(0, n_before - 1)].click(doc_id)
             else:
                 self.n_lost += 1
@@ -186,7 +188,7 @@ class Times:
         self._dates: ColumnFormat | None = None
         if column is None:
             return
-        ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
+        ignored: Refused = lambda problem: None  # noqa: E731  (errors are raised when the rows are read)
         values = (row[column] for _, row in table.rows(ignored) if row.get(column) is not None)
         first = next(values, None)
         if isinstance(first, str) and _seconds(first) is None:
@@ -234,7 +236,7 @@ def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], n
         is_timed,
         tuple(notes),
         form,
-        # A list without a session is one of its own.
+        # A list without a session is its own session.
         tuple(shown_list.session or f"list {number}" for number, shown_list in enumerate(placed))
         if any(shown_list.session for shown_list in placed)
         else (),

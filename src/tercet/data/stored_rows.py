@@ -32,7 +32,7 @@ from tercet.store.schema import Bounds
 from tercet.store.strings import PackedIds, PackedStrings, hash_of
 
 MOST_ROWS: Final = 2**31 - 1  # row numbers of preferences are int32
-MOST_NARROW: Final = 2**31 - 1  # entries with indices of 32 bits; scipy wants indices and row pointers of one type
+MOST_NARROW: Final = 2**31 - 1  # most entries with int32 indices; SciPy requires one type for indices and row pointers
 
 NewFile: TypeAlias = Callable[[], Any]  # opens another temporary file
 
@@ -108,7 +108,7 @@ def mapped_rows(
     indices = take_array(arrays, "indices", indptr.dtype, data.shape, where=where)
     if indptr.size < 2 or indptr[0] != 0 or indptr[-1] != data.size or (np.diff(indptr) < 0).any():
         raise DamagedBundleError(f"{where} has row pointers that do not rise from 0 to {data.size}")
-    # SciPy copies an array that is less than half of another one; through a buffer each is an array of its own.
+    # SciPy copies a view of less than half of its base array; an array made from the buffer has no larger base.
     csr_arrays = [np.frombuffer(array.data, array.dtype) if array.size else array for array in (data, indices, indptr)]
     matrix = sparse.csr_array(tuple(csr_arrays), shape=(indptr.size - 1, n_columns))
     for rows in row_slices(matrix) if verify == "open" else ():
@@ -137,7 +137,7 @@ def spooling(folder: Path) -> Iterator[NewFile]:
     aside = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
 
     def new_file() -> Any:
-        # Without a buffer, so that a full disk is noticed at once, and not again when the file is closed.
+        # Unbuffered: a full disk raises at the write, and not again at the close.
         return files.enter_context(tempfile.TemporaryFile(dir=aside, buffering=0))
 
     try:

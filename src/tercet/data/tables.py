@@ -37,7 +37,7 @@ NO_ROWS = "the table has no rows"
 DELIMITER_PROBLEM = "delimiter"
 RECORDS_LOOKED_AT = 100
 _ROWS_AT_ONCE = 4096
-_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])")  # how a file tells a spreadsheet its delimiter
+_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])")  # first line of a file that names its delimiter for spreadsheets
 
 
 class DataTable(ABC):
@@ -244,7 +244,7 @@ class CsvTable(DataTable):
         self.name = str(path)
         self.encoding = encoding
         self.n_skipped = 0
-        broken: list[FormatError] = []  # told again when the rows are read, which may leave lines out
+        broken: list[FormatError] = []  # reading the rows reports these errors again
         with closing(self._lines(broken.append)) as lines:
             numbered = within_a_line(lines, RECORDS_LOOKED_AT)
         self.first_problem = broken[0] if broken else None
@@ -287,7 +287,7 @@ def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
         try:
             for _, cells in csv_records(lines, path, delimiter, problems.append):
                 widths.append(len(cells))
-        except FormatError as problem:  # not of this delimiter, or cut off behind the first lines
+        except FormatError as problem:  # another delimiter, or a record that goes on after the first lines
             problems.append(problem)
         if widths and widths[0] > 1:
             alike = sum(width == widths[0] for width in widths) / (len(widths) + len(problems))
@@ -341,14 +341,14 @@ class JsonTable(DataTable):
         self._encoding = encoding
         if encoding != "utf-8":
             self.form = f"JSONL, {encoding.upper()}"
-        ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
+        ignored: Refused = lambda problem: None  # noqa: E731  (errors are raised when the rows are read)
         keys: dict[str, None] = {}
         for number, row in islice(self.rows(ignored), RECORDS_LOOKED_AT):
             keys |= dict.fromkeys(row)
             if len(keys) > limits.MOST_COLUMNS:
                 raise self.error(number, too_many_columns(len(keys)), "header")
         if not keys:
-            next(self.rows(), None)  # says what is wrong with the first
+            next(self.rows(), None)  # raises the error of the first row
             raise FormatError(path, None, NO_ROWS)
         self.columns = tuple(keys)
 
@@ -444,7 +444,7 @@ def is_parquet(path: FilePath) -> bool:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
-        return False  # whoever reads it says what is wrong
+        return False  # the reader raises the error
 
 
 def check_parquet_size(file: Any, path: FilePath) -> None:

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x54637474
 SCHEMA_VERSION: Final = 1
-USE: Final = "use"  # kind of an action that memory learns, too
+USE: Final = "use"  # kind of an action that also trains memory
 _MAGIC: Final = b"SQLite format 3\0"
 
 Pair = tuple[str, str]  # ids of the better and of the worse document

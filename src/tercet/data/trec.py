@@ -144,7 +144,7 @@ def _results_of(path: FilePath) -> Iterator[tuple[int, tuple[str, str, float]]]:
 def _is_finite(score: object) -> bool:
     try:
         return math.isfinite(score)  # type: ignore[arg-type]
-    except (TypeError, OverflowError):  # no number, or one that no float holds
+    except (TypeError, OverflowError):  # not a number, or too large for a float
         return False
 
 

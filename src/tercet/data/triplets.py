@@ -117,7 +117,7 @@ def as_triplets(preferences: Any, queries: Mapping[str, str] | None, name: str =
         triplets = [triplet for _, triplet in _triplets_of(table, find_roles(table, "triplets"))]
     if queries is None:
         return triplets
-    lookup = QueryLookup(queries)  # an unknown query is for the recipe to refuse
+    lookup = QueryLookup(queries)  # the recipe refuses unknown queries
     return [(qid, *triplet[1:]) for triplet in triplets for qid in lookup(triplet[0]) or triplet[:1]]
 
 

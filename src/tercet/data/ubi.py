@@ -23,8 +23,8 @@ from tercet.errors import FormatError, InputError
 QUERIES, EVENTS = "ubi_queries", "ubi_events"
 CLICK = "click"
 ATTRIBUTES = "query_attributes"
-INTERLEAVED = "interleaved"  # of these: whose each document of a list is
-CLICK_SECONDS = 600.0  # a click that comes later than this after its list is not counted by who follows a log
+INTERLEAVED = "interleaved"  # attribute with the ranking that gave each document of a list
+CLICK_SECONDS = 600.0  # seconds after a list; `GrowingUbi` ignores later clicks
 
 _NUMBERED = re.compile(r"-(\d{4})(\d\d)(\d\d)-(\d{4})\.jsonl$")
 _MOST_FILES = 10_000  # of a day
@@ -90,7 +90,7 @@ class JoinedTable(DataTable):
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
         for part in self._parts:
             part.lists_as_json = self.lists_as_json
-            self.name = part.name  # whoever has a row of it says so
+            self.name = part.name  # errors name the file of the row
             yield from part.rows(refused)
 
 
@@ -141,7 +141,7 @@ class _NumberedFiles:
             later = [number for number in _numbered(self._folder, self._kind) if number > self.number]
             if not later:
                 return None
-            line = self._line()  # that came between the last look and the next file
+            line = self._line()  # a line written between the last read and the next file
             if line is not None:
                 return line
             self.close()
@@ -152,10 +152,10 @@ class _NumberedFiles:
         numbers = [number for number in files if number >= self.number]
         if not numbers:
             return False
-        if min(numbers) != self.number:  # the file was removed since, as old ones are
+        if min(numbers) != self.number:  # the old file was removed
             self.number, self.offset = min(numbers), 0
         self.path = files[self.number]
-        self._stream = open(self.path, "rb")  # noqa: SIM115  (read on by the next call; `close` closes it)
+        self._stream = open(self.path, "rb")  # noqa: SIM115  (the next call reads on; `close` closes the file)
         self._stream.seek(self.offset)
         return True
 
@@ -191,7 +191,7 @@ class _NumberedFiles:
             path, offset, n_lines = self.path, 0, 0
         with open(path, "rb") as stream:
             stream.seek(offset)
-            while offset < self.offset:  # on from the last error, so that many of them cost one reading
+            while offset < self.offset:  # count on from the last error: many errors cost one pass
                 text = stream.read(min(READ_AT_ONCE, self.offset - offset))
                 if not text:
                     break
@@ -285,7 +285,7 @@ class GrowingUbi:
             self._clicks.setdefault(clicked_on, []).append((clicked_at, doc_id))
             self._next_event = None
         clicks = self._clicks.pop(query_id, [])
-        while self._clicks:  # those that came too late for a list of long ago
+        while self._clicks:  # drop clicks that came too late for old lists
             oldest = next(iter(self._clicks))
             if self._clicks[oldest][-1][0] >= shown_at:
                 break

@@ -21,7 +21,7 @@ from tercet.errors import FormatError, InputError
 Value: TypeAlias = str | int | float | bool | None
 Record: TypeAlias = dict[str, Value]
 
-_MISSING = ("NAType", "NaTType")  # of pandas, which need not be there
+_MISSING = ("NAType", "NaTType")  # types of pandas, by name: pandas is optional
 _LARGEST = Decimal(sys.float_info.max)
 
 
@@ -156,7 +156,7 @@ def moment_in(text: str) -> datetime.datetime | None:
 # -- columns in memory ------------------------------------------------------------------------------------------------
 
 
-_FEW = 4  # a column that fewer than one row in so many has a value in is kept by row
+_FEW = 4  # a column with values in fewer than 1 of so many rows is stored sparsely
 
 
 def too_many_columns(count: int) -> str:
