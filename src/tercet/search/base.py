@@ -26,9 +26,9 @@ from tercet.search.scorer import ExpandedQueries
 from tercet.weights import Explanation, Weights
 from tercet.weights.scoring import Matrix
 
-LEAST_SHARE: Final = 0.05  # of the best score, that makes a hit without a word of the query a match
+LEAST_SHARE: Final = 0.05  # least share of the best score for a match without a word of the query
 
-Best = tuple[DocRows, NDArray[np.float64]]  # rows and scores, the best first
+Best = tuple[DocRows, NDArray[np.float64]]  # rows and scores, best first
 
 
 class BaseIndex(ABC):
@@ -135,7 +135,7 @@ class BaseIndex(ABC):
 
     def text(self, doc_id: str) -> str:
         """The text of a document."""
-        view = self._view  # another thread may refresh between two looks at it
+        view = self._view  # read once: another thread may replace the view
         return text_of(doc_id, view.text(row_of(view, doc_id)))
 
     def stored_fields(self, doc_id: str) -> Record:
@@ -194,7 +194,7 @@ class BaseIndex(ABC):
         run = SearchRun(dict(queries), model)
         run.update((qid, {}) for qid in queries)
         Q = model.queries(list(queries.values()))
-        worded = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
+        worded = np.diff(Q.indptr) > 0  # without words, low-rank parts would rank all documents with score zero
         qids = iter([qid for qid, has_words in zip(queries, worded.tolist(), strict=True) if has_words])
         asked = Q if worded.all() else Q[worded]
         n_before = 0
@@ -247,7 +247,7 @@ class BaseIndex(ABC):
         if not row.indices.size:
             return Results(unknown=searched.unknown)
         confidence = None if model is None else model.confidence
-        n_asked = k if confidence is None else max(k, 2)  # the lead over the second hit says how sure the first is
+        n_asked = k if confidence is None else max(k, 2)  # confidence depends on the lead over the second hit
         [(rows, scores)] = self._best(view, row, view.scorer.expanded(row), n_asked)
         sure = repeat(None) if confidence is None else confidence(scores).tolist()
         rows, scores = rows[:k], scores[:k]
@@ -318,7 +318,7 @@ def _among(view: DocumentView, where: Where | None) -> DocumentView:
 def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64]) -> int:
     """Return the number of hits down to the last match, see `BaseIndex.search`."""
     n, any_query = len(rows), None if searched.model is None else searched.model.any_query
-    if any_query is not None:  # a number of a document counts for every query, so it makes no match
+    if any_query is not None:  # a number of a document counts for every query: no match
         view, query = searched.view, searched.row
         by_words, by_all = (view.scorer.expanded(q) for q in (_without_column(query, any_query), query))
         scores = scores - (view.rescore(by_all, rows) - view.rescore(by_words, rows))

@@ -22,12 +22,12 @@ from tercet.store.strings import PackedIds
 from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
 from tercet.text.language import usual_analyzer
 
-# Anything that `as_documents` takes, or (id, text) or (id, text, stored fields) one after the other.
+# Any argument of `as_documents`, or an iterable of (id, text) or (id, text, stored fields).
 Docs = Any
 Progress = Callable[[int], None]
 
 _TEXTS_AT_ONCE = 8192
-_TIER = 8  # segments of documents up to one power of this are joined when they hold that many together
+_TIER = 8  # segments with at most a power of _TIER documents are joined once they hold that many together
 
 
 def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -> tuple[Docs, GrowingVocabulary]:
@@ -265,7 +265,7 @@ def tiered(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSe
             yield from merged(group, segment_docs)
 
 
-Group = tuple[int, list[LiveSegment]]  # how many documents are alive, and where
+Group = tuple[int, list[LiveSegment]]  # number of live documents, and their segments
 
 
 def _runs_joined(groups: Sequence[Group], limit: int) -> list[Group]:

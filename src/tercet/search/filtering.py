@@ -24,10 +24,10 @@ from tercet.store.strings import PackedStrings
 Where: TypeAlias = Mapping[str, str | Collection[str]]
 
 _COLUMNS_NAMED: Final = 12
-_RECORDS_AT_ONCE: Final = 1_000  # whose columns are looked for; then other threads get their turn
-_BEFORE: Final = b"{,"  # the quote that opens a name; one within a string has a backslash before it
+_RECORDS_AT_ONCE: Final = 1_000  # records searched for columns before other threads may run
+_BEFORE: Final = b"{,"  # bytes before the quote that opens a name; a quote within a string follows a backslash
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# A text is passed over as a whole, so that nothing in it is taken for a name.
+# The pattern skips whole strings, so that no content of a string is taken for a name.
 _NAME_AND_TEXT: Final = re.compile(rb"(" + _STRING + rb"):(?:" + _STRING + rb")?", re.DOTALL)
 _ANY_NUMBER: Final = rb"(-?[0-9][-+.0-9eE]*)(?=[,}])"
 
@@ -148,7 +148,7 @@ def _literals(value: str) -> list[bytes]:
         literals.append(value)
     number = number_in(value)
     if number is not None:
-        forms = (number, int(number), float(number), 0.0, -0.0)  # what is not the same number is left out
+        forms = (number, int(number), float(number), 0.0, -0.0)  # forms with another value are left out
         literals += [json.dumps(form) for form in forms if form == number]
     return [literal.encode("utf-8", "surrogatepass") for literal in literals]
 

@@ -175,7 +175,7 @@ class _StoredFactors:
 
 
 def checked_name(name: str, where: str) -> str:
-    # Of one form only, so that it cannot lead out of the folder.
+    # Only one form is allowed, so that a name cannot lead out of the folder.
     if not name or not name.isascii() or not name.isalnum():
         raise DamagedBundleError(f"{where} names {name!r}, which is no name that Tercet gives")
     return name
@@ -274,7 +274,7 @@ class Folder:
         """Make the folders; refuse a folder with other contents."""
         check_destination(self.path, siblings=FOLDERS)
         if os.path.lexists(self.path / MANIFEST_NAME):
-            read_bundle(self.path, kind=INDEX)  # a model, say, is not to be overwritten by an index
+            read_bundle(self.path, kind=INDEX)  # refuse to overwrite a bundle of another kind, such as a model
         self._make_folders(parents=True)
 
     def _make_folders(self, parents: bool) -> None:
@@ -297,7 +297,7 @@ class Folder:
         """Let one writer at a time change the index."""
         locked = self.path / SEGMENTS
         while True:
-            self._make_folders(parents=False)  # empty ones get lost where an index is copied by file
+            self._make_folders(parents=False)  # copying an index file by file loses empty folders
             if not os.access(locked, os.W_OK):
                 raise BundleError(f"{self.path} cannot be written: it is read-only")
             with contextlib.ExitStack() as stack:
@@ -312,7 +312,7 @@ class Folder:
                 if is_there_still:
                     yield
                     return
-            # While this writer waited, another one removed the folder, so the lock keeps nobody out.
+            # Another writer removed the folder while this writer waited: the lock protects nothing.
 
     def write_segment(self, segment: Segment, name: str, vectorizer: str) -> str:
         """Write a segment; returns its digest."""
@@ -352,7 +352,7 @@ class Folder:
                     if entry.partition("-")[0] not in (models if folder == MODELS else segments):
                         shutil.rmtree(self.path / folder / entry)
             except OSError as error:
-                # The index is right without that; the next writer tries again.
+                # The index is complete without the cleanup; the next writer tries again.
                 _log.warning("%s has what is no longer needed and cannot be removed: %s", self.path / folder, error)
 
 

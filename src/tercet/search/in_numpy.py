@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tercet.kernels.postings import SegmentArrays
 from tercet.kernels.rows import CsrRows
 
-Words = list[list[tuple[int, float]]]  # of each part of W, terms in ascending order and their weights, without zeros
-LOADING = 100_000_000  # postings and documents that NumPy goes through while Numba and kernels are loaded
-_A_ROW = 6000  # as many take as long as to score one row
+Words = list[list[tuple[int, float]]]  # for each part of W, ascending terms with nonzero weights
+LOADING = 100_000_000  # postings and documents that NumPy processes in the time of loading Numba and the kernels
+_A_ROW = 6000  # cost of scoring a row, in postings
 
 
 class Budget:
@@ -39,7 +39,7 @@ def search_words(segment: SegmentArrays, query: Words) -> tuple[NDArray[np.float
     starts, docs, values = segment.postings
     n_docs = len(segment.rows.indptr) - 1
     totals = np.zeros(n_docs)
-    # What single precision calls positive stays so when it is multiplied by such a weight.
+    # A weight of this size keeps every positive float32 positive in a product.
     has_word = None
     if len(query) != 1 or not all(weight > 2.0**-800 and segment.bounds[term, 1] == 0 for term, weight in query[0]):
         has_word = np.zeros(n_docs, dtype=bool)

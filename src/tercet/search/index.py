@@ -83,8 +83,8 @@ class Index(BaseIndex):
 
     def __init__(self, state: IndexState, committed: Committed, folder: Folder | None) -> None:
         self._state, self._committed, self._folder = state, committed, folder
-        self._memory_search: MemorySearch | None = None  # of the view and memory that were searched last
-        self._model_digest = committed.model_digest  # of the index's own when this object was made
+        self._memory_search: MemorySearch | None = None  # for the last searched view and memory
+        self._model_digest = committed.model_digest  # digest of the index's own model when this object was made
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
     @property
@@ -96,7 +96,7 @@ class Index(BaseIndex):
         return self._state.view
 
     def _current(self) -> tuple[TextModel | Weights, DocumentView]:
-        state = self._state  # a writer may replace it meanwhile
+        state = self._state  # read once: a writer may replace the state
         return state.model, state.view
 
     @property
@@ -215,7 +215,7 @@ class Index(BaseIndex):
 
     def _searched_by_memory(self, view: DocumentView) -> MemorySearch | None:
         """Return the memory search of a view; None for a model without memory."""
-        state, cached = self._state, self._memory_search  # another thread may change both meanwhile
+        state, cached = self._state, self._memory_search  # read once: another thread may change both
         model, current = state.model, state.view
         memory = model.memory if isinstance(model, TextModel) else None
         if memory is None:
@@ -223,7 +223,7 @@ class Index(BaseIndex):
         assert isinstance(model, TextModel)
         assert isinstance(view, View)
         if cached is None or cached.view is not current or cached.memory is not memory:
-            # Looked up once for each version of the documents.
+            # Rows of memory's documents are looked up once per version of the documents.
             cached = MemorySearch.build(current, memory, model.n_words, cached)
             self._memory_search = cached
         if view is current:
@@ -241,7 +241,7 @@ class Index(BaseIndex):
         scorer = scorer_of(model)
         view = View(self._entries_for(scorer), scorer)
         made = Index(IndexState(given_model, model, view), committed, self._folder)
-        made._memory_search = self._memory_search  # where the documents of memory are does not depend on weights
+        made._memory_search = self._memory_search  # the rows of memory's documents do not depend on weights
         return made
 
     def with_words(self, texts: Sequence[str]) -> Index:
@@ -271,7 +271,7 @@ class Index(BaseIndex):
     def _entries_for(self, scorer: Scorer) -> tuple[LiveSegment, ...]:
         """The open segments, with latent documents for other weights."""
         view = self._view
-        if scorer.fingerprint == view.scorer.fingerprint:  # its latent documents are those that are here
+        if scorer.fingerprint == view.scorer.fingerprint:  # latent documents are unchanged
             return view.entries
         return tuple(
             replace(entry, factors=kept_or_made_factors(self._folder, entry.segment, scorer, "open"))
@@ -284,7 +284,7 @@ class Index(BaseIndex):
             return False
         before = self._committed
         committed, state = self._folder.consistently(self._reread)
-        if self._committed is before:  # else a thread has changed the index through this object since, and sees more
+        if self._committed is before:  # else another thread has changed the index through this object, to a newer state
             self._see(committed, state)
         return True
 
@@ -339,7 +339,7 @@ class Index(BaseIndex):
         return self._committed.digest
 
     def same_row(self, other: BaseIndex, doc_id: str) -> bool:
-        # Segments never change, and an index that changes shares those that stay.
+        # Segments are immutable; a changed index shares the segments that stay.
         is_shared = isinstance(other, Index) and self._view.position(doc_id) == other._view.position(doc_id)
         return is_shared or super().same_row(other, doc_id)
 
@@ -505,7 +505,7 @@ class Index(BaseIndex):
         return writer.with_words(segments, growth)
 
     def _add(self, segments: Callable[[Writer], Iterator[Segment]], replacing: bool) -> None:
-        with self._writing() as writer:  # made by what the index is now: it may keep texts since it was made anew
+        with self._writing() as writer:  # depends on the present index, which may keep texts since the rebuild
             entries = added(self._view.entries, segments(writer), writer, replacing)
             entries = widened(entries, writer.scorer)
             entries = writer.put_new(tiered(entries, self._committed.segment_docs))
@@ -516,7 +516,7 @@ class Index(BaseIndex):
         self._see(committed, self._state._replace(view=view))
 
     def _see(self, committed: Committed, state: IndexState) -> None:
-        # In this order: whoever copies this object in between has an old commit, and so reads what is new once more.
+        # State first, then commit: a copy made in between has the old commit and reads the new segments again.
         self._state = state
         self._committed = committed
 

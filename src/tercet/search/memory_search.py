@@ -86,7 +86,7 @@ class MemorySearch:
     def best(self, Q: sparse.csr_array, queries: ExpandedQueries, k: int) -> list[RankedRows]:
         """Return the k best documents of each query, as `View.search` does."""
         remembered = self.memory.scores(Q)
-        # Documents that memory moves down leave room for others.
+        # Memory moves documents down: other documents may take their positions.
         n_lowered = int(np.diff(np.append(0, np.cumsum(remembered.data < 0))[remembered.indptr]).max())
         by_words = self.known.search(queries, k + n_lowered)
         by_matches = [_NOTHING] * len(queries)
@@ -116,10 +116,10 @@ class MemorySearch:
         remembered, amounts = remembered[at < 0], amounts[at < 0]
         ceiling = max(
             0.0, float(known[1][-1]) if known[1].size else 0.0
-        )  # a document without a word of the query has 0
+        )  # a document without a word of the query has score 0
         largest = np.zeros(amounts.size, dtype=bool)
         largest[np.argpartition(amounts, -k)[-k:] if amounts.size > k else slice(None)] = True
-        for group in (largest, ~largest):  # once the first are scored, most others cannot be among the best
+        for group in (largest, ~largest):  # scores of the first group exclude most of the second
             least = np.partition(totals, -k)[-k] if totals.size >= k else -np.inf
             near = np.flatnonzero(group & (ceiling + amounts >= least))
             if near.size:

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 from tercet.data.values import timestamp
 from tercet.store.schema import OMIT_DEFAULT, Bounds
 
-KEPT_MODELS: Final = 8  # of earlier entries, beside the index's own
-KEPT_PROMOTIONS: Final = 1000  # entries in a manifest; the first of them go
+KEPT_MODELS: Final = 8  # models of earlier entries, besides the index's own model
+KEPT_PROMOTIONS: Final = 1000  # most entries in a manifest; the oldest entries are dropped
 
 By = Literal["hand", "rule"]
 

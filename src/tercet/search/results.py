@@ -87,7 +87,7 @@ class Hit:
 
     doc_id: str
     score: float
-    # No fields, so that they are in no frame and no comparison; each hit has its own.
+    # ClassVar hides these attributes of a hit from frames and comparisons: they are no dataclass fields.
     confidence: ClassVar[float | None]
     _query: ClassVar[HitSource]
     _row: ClassVar[int]
@@ -177,7 +177,7 @@ class Results(list[Hit]):
         records = [hit.stored_fields for hit in self]
         for name in dict.fromkeys(name for record in records for name in record):
             column = f"stored_fields.{name}" if name in ("doc_id", "score", "confidence", "text") else name
-            while column in columns:  # one that is called so already
+            while column in columns:  # the name is taken
                 column = f"stored_fields.{column}"
             columns[column] = [record.get(name) for record in records]
         return frame_of(columns)

@@ -222,7 +222,7 @@ class ExactScores:
         """The score of each row of canonical CSR float32."""
         rows = CsrRows(D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
         for array in rows:
-            array.flags.writeable = False  # as those of segments are, so that the kernel is compiled once
+            array.flags.writeable = False  # read-only like arrays of segments: one compiled kernel serves both
         listed = np.arange(D.shape[0], dtype=np.int32)
         words = None if in_numpy.covers_rows(len(listed)) else self._words
         return self._scorer.exact(self._query, words, rows, listed, rows)

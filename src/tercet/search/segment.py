@@ -22,10 +22,10 @@ from tercet.store.old_names import with_new_arrays
 from tercet.store.schema import OMIT_DEFAULT, Bounds
 from tercet.store.strings import PackedIds, PackedStrings
 
-MOST_DOCS: Final = 2**16  # so that two bytes name a document
+MOST_DOCS: Final = 2**16  # a document number takes two bytes
 MOST_ENTRIES: Final = 2**32 - 1
-_FILTERS_KEPT: Final = 16  # two bytes for each document that they let through
-MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segment and a document
+_FILTERS_KEPT: Final = 16  # cached filters; a filter takes two bytes per passing document
+MOST_SEGMENTS: Final = 2**15 - 1  # most segments of an index: segment and document take four bytes
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Segment:
         values, bounds = np.empty(D.nnz, dtype=np.float32), np.empty((n_terms, 2), dtype=np.float32)
         fill_postings(*rows, starts, docs, values, bounds)
         for array in (*rows, starts, docs, values, bounds):
-            array.flags.writeable = False  # as mapped ones are, so that kernels are compiled once for both
+            array.flags.writeable = False  # read-only like mapped arrays: one compiled kernel serves both
         packed = None if texts is None else PackedStrings.pack(texts)
         squares = np.concatenate(([0.0], np.cumsum(D.data.astype(np.float64) ** 2)))
         squared = np.diff(squares[D.indptr]).max(initial=0.0) + 1e-12 * squares[-1]  # a running sum rounds

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tercet.data.values import Record, plain_record
 from tercet.errors import DamagedBundleError, FormatError
 
-MOST_BYTES: Final = 2**16  # that a document may carry along, as JSON
+MOST_BYTES: Final = 2**16  # most bytes of a document's stored fields, as JSON
 
 
 def packed_record(stored_fields: Any, doc_id: str) -> str:

@@ -26,10 +26,10 @@ _NONE_DEAD = np.empty(0, dtype=np.uint16)
 SegmentTable = tuple[NDArray[np.int64], NDArray[np.float64]]
 RankedRows = tuple[NDArray[np.int32], NDArray[np.float64]]
 
-_SINGLE = 2.0**-24  # how far off a float32 is at most, in parts of its size
-_SMALLEST_SINGLE = 2.0**-149  # and how far where that is more
-_FEW_ROWS = 32  # whose ids are looked up one by one
-_LONGEST_QUERY, _LONGEST_DOC = 1e20, 1e15  # of latent vectors whose products surely stay within single precision
+_SINGLE = 2.0**-24  # largest relative rounding error of a float32
+_SMALLEST_SINGLE = 2.0**-149  # largest absolute rounding error of a subnormal float32
+_FEW_ROWS = 32  # most rows whose ids are looked up one by one
+_LONGEST_QUERY, _LONGEST_DOC = 1e20, 1e15  # lengths of latent vectors whose products cannot overflow float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,12 +329,12 @@ class View:
         if not (length < _LONGEST_QUERY and longest < _LONGEST_DOC):
             return self._best_of_all(query, k)
         single = latent.astype(np.float32)
-        # Each product is of two rounded numbers, and each of n_components additions rounds, in whatever order.
+        # Error bound: both factors of a product are rounded, and each of n_components additions rounds, in any order.
         slack = 1.01 * (latent.size + 4) * (_SINGLE * length * longest + _SMALLEST_SINGLE * (length + longest + 1))
         near_rows = self._near_in_numpy if short else self._near_by_kernel
         candidates, near = near_rows(query, k, single, slack)
         if near.size >= k:
-            # To a large score of words a small latent one adds no more than a rounding.
+            # A latent score below the rounding error of the score of words adds nothing.
             slack += 2.0**-50 * (float(np.abs(near).max()) + length * longest)
             candidates = candidates[near >= np.partition(near, -k)[-k] - 2 * slack]
         return _ranked(candidates, self.rescore(query, candidates), k)

@@ -28,7 +28,7 @@ class Writer:
     def __init__(self, folder: Folder | None, committed: Committed, scorer: Scorer) -> None:
         self.folder, self.committed, self.scorer = folder, committed, scorer
         self.next_segment = committed.next_segment
-        self.model: TextModel | None = None  # the one that has taken in new words
+        self.model: TextModel | None = None  # the model extended by new words
 
     def with_words(self, segments: Iterable[Segment], growth: GrowingVocabulary) -> Iterator[Segment]:
         """Yield segments to write, after adding the words of their documents to the vocabulary."""
@@ -88,14 +88,14 @@ def writing(folder: Folder | None) -> Iterator[Committed | None]:
         try:
             yield before
         except BaseException as error:
-            # The first error is the one to report; what cannot be removed now is removed by the next writer.
+            # Report the first error only; the next writer removes leftover files.
             is_changed = False
             with suppress(OSError, TercetError):
                 now = folder.committed_or_none()
                 is_changed = now is not None and (before is None or now.digest != before.digest)
                 folder.clean(now)
             if isinstance(error, BundleError) and isinstance(error.__cause__, OSError):
-                # What is said of a file on the way says nothing of the index.
+                # An error that names a temporary file says nothing about the index.
                 which = UNCONFIRMED if is_changed else UNCHANGED
                 raise BundleError(f"{folder.path} cannot be written: {error.__cause__}; {which}") from error
             raise
@@ -143,7 +143,7 @@ def opened(
     folder: Folder, committed: Committed, scorer: Scorer, verify: Verify, open_already: Sequence[LiveSegment] = ()
 ) -> View:
     """Read the committed segments; open segments are reused."""
-    # By its name as well: the same documents written again have the same digest, and the old files are gone.
+    # Compare names as well: the same documents, written again, have the same digest, but the old files are gone.
     by_name = {(entry.segment.name, entry.segment.digest): entry for entry in open_already}
     entries = []
     for listed in committed.segments:
@@ -166,5 +166,5 @@ def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer
         except BundleError:
             if folder.lists(segment):
                 raise
-            # A writer has joined the segment with others and was taking its factors away while they were read.
+            # A writer joined the segment with others and removed the segment's factors during the read.
     return made_factors(segment, scorer) if factors is None else factors

@@ -21,7 +21,7 @@ TOKENIZERS = ("words", "japanese", "characters")
 DEFAULT_PATTERN = r"(?u)\b\w\w+\b"
 _RUN_OF_LETTERS = re.compile(r"[^\W_]+")
 
-# A stem cache that only grows would be a leak in a long-lived server.
+# Bound of the stem cache: an unbounded cache leaks memory in a long-lived server.
 _MOST_CACHED_STEMS = 200_000
 
 
@@ -63,8 +63,8 @@ class Analyzer:
     pattern: str = DEFAULT_PATTERN
     stop_words: str | tuple[str, ...] | list[str] | None = None
     stemmer: str | None = None
-    ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the tokenizer
-    html: Annotated[bool, WhenAbsent(False)] = True  # files from before there was one have texts as they are
+    ngrams: tuple[int, int] = None  # type: ignore[assignment]  # set below, by the tokenizer
+    html: Annotated[bool, WhenAbsent(False)] = True  # files without the field keep texts unchanged
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
@@ -73,7 +73,7 @@ class Analyzer:
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, "True or False", getattr(self, name))
         _check_pattern(self.pattern)
-        # A frozen value must not change through a list someone else still holds.
+        # Copy lists: the caller's list may change, the frozen value must not.
         object.__setattr__(self, "stop_words", _checked_stop_words(self.stop_words))
         ngrams = (2, 2) if self.tokenizer == "characters" else (1, 1)
         object.__setattr__(self, "ngrams", ngrams if self.ngrams is None else _checked_ngrams(self.ngrams))
@@ -192,7 +192,7 @@ def _snowball(name: str) -> Callable[[str], str]:
 
     if name not in Stemmer.algorithms():
         raise _wrong("stemmer", f"None or one of {', '.join(Stemmer.algorithms())}", name)
-    # Its own cache is switched off: ours is faster, and one is enough.
+    # The stemmer's own cache is off: the cache of the analyzer is faster.
     return Stemmer.Stemmer(name, 0).stemWord
 
 

@@ -16,7 +16,7 @@ from tercet.errors import InputError
 from tercet.text.analyzer import Analyzer
 
 _TEXTS_AT_ONCE: Final = 8192
-_DROPPED: Final = -2  # a stop word, which is not counted
+_DROPPED: Final = -2  # number of a stop word; stop words are not counted
 
 
 class WordCounts(NamedTuple):
@@ -90,7 +90,7 @@ def _counted(columns: NDArray[np.int64], ends: NDArray[np.int64]) -> WordCounts:
     text = np.repeat(np.arange(n_texts), np.diff(ends))
     is_kept = columns != _DROPPED
     columns, text = columns[is_kept], text[is_kept]
-    width = int(columns.max(initial=0)) + 2  # one for words without a column
+    width = int(columns.max(initial=0)) + 2  # one more for words without a column
     keys = np.sort(text * width + columns + 1)
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     of_text = keys[first] // width
@@ -112,7 +112,7 @@ class WordCollector:
         self.numbers: defaultdict[str, int] = defaultdict()
         self.numbers.default_factory = self.numbers.__len__  # a new word gets the next number
         self.n_texts = 0
-        self.n_words = 0  # of all texts together, repeated ones included
+        self.n_words = 0  # words of all texts, repeated words included
         self.texts_with = np.zeros(0, dtype=np.int64)  # (n_numbers,), those of words that only `see` has found left out
         self.times = np.zeros(0, dtype=np.float64)
 
@@ -139,7 +139,7 @@ class WordCollector:
         return count_words(texts, analyzer, self.numbers.__getitem__)
 
 
-CountedWords = tuple[list[str], WordCounts]  # the words, and their counts by number
+CountedWords = tuple[list[str], WordCounts]  # words, and counts by word number
 
 
 class CountedTexts(Sequence[str]):
@@ -163,7 +163,7 @@ class CountedTexts(Sequence[str]):
             if not isinstance(text, str):
                 raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
         self._plain: tuple[Analyzer, CountedWords] | None = None
-        self._last: tuple[Analyzer, CountedWords] | None = None  # what documents and queries both ask for
+        self._last: tuple[Analyzer, CountedWords] | None = None  # cache: documents and queries may be the same texts
 
     @overload
     def __getitem__(self, number: int) -> str: ...

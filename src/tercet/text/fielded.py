@@ -22,7 +22,7 @@ from tercet.text.estimator import check_fitted
 from tercet.text.numbers import NumberColumn, parse_number
 from tercet.text.vectorizer import Vectorizer
 
-ANY_QUERY: Final = "any query"  # what the column is called that all queries have
+ANY_QUERY: Final = "any query"  # name of the column that all queries have
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class FieldedVectorizer(Vectorizer):
         docs = self._documents(texts)
         columns = {name: _texts_of(docs, name) for name in self.fields}
         plain = Vectorizer(analyzer=self.analyzer, weighting=self.weighting, k1=self.k1, b=self.b)
-        # Words of a field that is no part of the text get a column, too.
+        # Words of a field outside the text also get a column.
         apart = [column for name, column in columns.items() if name not in docs.text_columns]
         rows = plain.fit_transform_docs(list(docs.values()), queries=chain(queries, *apart))
         fields, blocks = {}, []

@@ -14,7 +14,7 @@ LONGEST_PIECE = 8192
 _PIECES = re.compile(rf".{{1,{LONGEST_PIECE}}}$|.{{1,{LONGEST_PIECE - 1}}}[\s。、]|.{{1,{LONGEST_PIECE}}}")
 # A C string ends at NUL, and half a surrogate pair has no UTF-8.
 _UNTAGGABLE = re.compile("[\0\ud800-\udfff]")
-# A cache that only grows would be a leak in a long-lived server.
+# Bound of the cache: an unbounded cache leaks memory in a long-lived server.
 _MOST_CACHED_FORMS = 200_000
 
 
@@ -86,7 +86,7 @@ def _open_tagger() -> Callable[[str], str]:
     from fugashi import GenericTagger
     from unidic_lite import DICDIR
 
-    # This dictionary by name, because another one that happens to be installed would cut other words.
-    # One line a word: field 10 is the written base form; what the dictionary does not know stays as it is.
+    # The dictionary is named, since another installed dictionary would find other words. The tagger prints a line per
+    # word; field 10 is the written base form. Words outside the dictionary stay unchanged.
     where = f'-r "{Path(DICDIR, "mecabrc").as_posix()}" -d "{Path(DICDIR).as_posix()}"'
     return GenericTagger(where + r' -O "" -F "%f[10]\n" -U "%m\n" -E ""').parse

@@ -12,9 +12,9 @@ from tercet.text.analyzer import Analyzer
 
 N_TEXTS: Final = 300  # that are looked at
 _LETTERS_OF_TEXT: Final = 1000
-_FEWEST_WORDS: Final = 20  # function words of a language that is not English
-_LEAST_SHARE: Final = 0.05  # of all words; a quarter in running text
-_AHEAD: Final = 1.5  # times the function words of English
+_FEWEST_WORDS: Final = 20  # fewest function words that identify a language other than English
+_LEAST_SHARE: Final = 0.05  # least share of function words; running text has a quarter
+_AHEAD: Final = 1.5  # least ratio of the language's function words to English function words
 _WITHOUT_BLANKS_FROM: Final = 0.3  # share of the letters
 
 # Chinese, Japanese, Thai, Lao, Khmer and Burmese are written without blanks between words.
@@ -81,7 +81,9 @@ def guess_language(texts: Iterable[str]) -> str | None:
     n_words = n_letters = n_without_blanks = 0
     alphabets: Counter[str] = Counter()
     for text in islice(texts, N_TEXTS):
-        sample = text[:_LETTERS_OF_TEXT] if isinstance(text, str) else ""  # the vectorizer names what is not a text
+        sample = (
+            text[:_LETTERS_OF_TEXT] if isinstance(text, str) else ""
+        )  # the vectorizer raises the error for other types
         n_letters += len(_LETTER.findall(sample))
         n_without_blanks += len(_WITHOUT_BLANKS.findall(sample))
         if not sample.isascii():

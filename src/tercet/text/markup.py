@@ -26,7 +26,7 @@ _REPLACEMENTS: Final = {
 _NO_WORDS = "br dd div dl dt em h1 h2 h3 h4 h5 h6 hr html li ol p tbody td tfoot th thead tr ul wbr"
 _UNAMBIGUOUS: Final = frozenset(_NO_WORDS.split())
 
-# No tag has a "<" inside, so a search never reads a character twice.
+# A tag contains no "<": a search reads every character once.
 _TAG: Final = re.compile(r"""<(/?)([A-Za-z][A-Za-z0-9]*+)((?=[\s/>])(?:[^<>"']++|"[^"<]*"|'[^'<]*'|["'])*+)>""")
 _END_TAG: Final = re.compile(r"</([A-Za-z][A-Za-z0-9]*+)\s*>")
 _ATTRIBUTES: Final = re.compile(r"""\s+[\w:@.-]+\s*=|.*?=\s*["']|.*/\s*\Z""", re.DOTALL)

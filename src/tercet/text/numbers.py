@@ -106,9 +106,9 @@ class NumberColumn:
         if self.transform == "rank":
             position = round(y * (len(self.quantiles) - 1))
             return _shown_number("rank", float(self.quantiles[min(max(position, 0), len(self.quantiles) - 1)]))
-        blur = abs(standardized) * self.spread * 2.0**-23  # by which a number that was kept as float32 may be off
+        blur = abs(standardized) * self.spread * 2.0**-23  # rounding error of a number stored as float32
         if self.transform == "date":
-            return _shown_number("date", y + blur)  # or midnight would be shown as the day before
+            return _shown_number("date", y + blur)  # without blur, midnight could print as the day before
         number = TRANSFORMS[self.transform].undo(y)
         return _shown_number(self.transform, 0.0 if abs(number) <= 2 * blur else number)
 

@@ -259,7 +259,7 @@ class Vectorizer(TextEstimator):
                 n_known += 1
         unknown: tuple[str, ...] = ()
         if n_known < len(terms):
-            # Stemming changes each word where it stands, so the two lists go side by side.
+            # Stemming keeps the number and the order of words: both lists are parallel.
             typed = zip(analyzer.unstemmed(text), terms, strict=True)
             unknown = tuple(dict.fromkeys([word for word, term in typed if term not in column_of]))
         listed = sorted(times)
@@ -269,7 +269,7 @@ class Vectorizer(TextEstimator):
             counts = np.array([times[column] for column in listed], dtype=np.float64)
             values = self._frequency_weights(counts) * values
         squared = 0.0
-        for value in values.tolist():  # in the order of the columns, as for many queries
+        for value in values.tolist():  # the order of the columns, as in a matrix of queries
             squared += value * value
         if squared:
             values /= math.sqrt(squared)
@@ -410,7 +410,7 @@ class Vectorizer(TextEstimator):
                 f"{frequency.min()} to {frequency.max()} of the {n_docs} texts"
             )
         if self.max_features is not None and len(selected) > self.max_features:
-            # The default sort is not stable, but only the very same sort settles ties as scikit-learn does.
+            # The default sort is not stable; the same sort as in scikit-learn is needed for the same ties.
             selected = np.sort(selected[(-totals[selected]).argsort()[: self.max_features]])
         return selected
 
@@ -530,7 +530,7 @@ def _unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
 
 def _finished(rows: sparse.csr_array) -> sparse.csr_array:
     """The same rows in float32."""
-    # Not astype: it copies, and looks for duplicates where there are none.
+    # Not astype: astype copies and checks for duplicates.
     finished = sparse.csr_array((rows.data.astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
     finished.has_canonical_format = True
     return finished

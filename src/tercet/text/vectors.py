@@ -29,8 +29,8 @@ from tercet.text.counting import WordCollector, WordCounts
 from tercet.text.vectorizer import Vectorizer
 
 DOC_ROWS, QUERY_ROWS = "doc_rows.", "query_rows."  # before the names of arrays
-BLOCK_TEXTS: Final = 4096  # at most, that are held at a time
-BLOCK_LETTERS: Final = 2**22  # at most, but for a text that has more by itself
+BLOCK_TEXTS: Final = 4096  # most texts of a block
+BLOCK_LETTERS: Final = 2**22  # most characters of a block, unless a single text has more
 
 Texts: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 Block = tuple[list[str], list[str]]  # ids, texts
@@ -164,7 +164,7 @@ def _learn_and_spool(
             for ids, texts in _blocks(queries, None):
                 query_counts.put(vectorizer.count(collector, texts, only_words=True), ids)
         columns = vectorizer.settle(collector)
-        del collector  # the words are the vectorizer's now
+        del collector  # free memory: the vectorizer has the words
         vectorizer.settle_scale(counts.moved(columns) for counts, _ in doc_counts)
         rows = ((vectorizer.doc_rows(counts.moved(columns)), ids) for counts, ids in doc_counts)
         sides = {DOC_ROWS: _spooled(new_file, vectorizer, rows)}
