@@ -17,10 +17,10 @@ from tercet.search import Index
 
 _log = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 2_000_000  # of a file; JSONL may be longer
+MOST_BYTES: Final = 2_000_000  # most bytes of a file; JSONL may be longer
 JSON_LINES: Final = (".jsonl", ".ndjson")
 _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
-_ANEW: Final = 0.25  # share of changed files from which the folder is indexed anew, with new frequencies of words
+_ANEW: Final = 0.25  # share of changed files from which the whole folder is indexed again, with new word frequencies
 _ID_NAMES: Final = frozenset({"id", "_id", "doc_id", "document_id", "key", "uuid", "slug"})
 _BODIES: Final = frozenset({"text", "content", "body", "description", "summary", "message"})
 _ADDRESSES: Final = frozenset({"url", "uri"})

@@ -20,10 +20,10 @@ from tercet.serve.served import Served
 from tercet.serve.taught import NotActiveError, TaughtStore
 from tercet.serve.teacher import RULE, Overlay
 
-# Fewer pairs of words for one preference, as an answer must not wait; and a margin that memory does not drown.
+# Fewer pairs of words per preference keep responses fast; the margin is large enough next to scores of memory.
 _RULE: Final = replace(RULE, pairs=64, least_margin=0.1)
-_LISTS: Final = 1_000  # answers that may still be used
-_REJECTED_BELOW: Final = 3  # documents that a document goes below when a list had no answer
+_LISTS: Final = 1_000  # remembered result lists; use of an older list is not learned
+_REJECTED_BELOW: Final = 3  # documents ranked above a rejected document when a list had no answer
 _TOKEN_BYTES: Final = 6
 
 

@@ -105,7 +105,7 @@ def http_url(url: Any, port: int, variable: str) -> str:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except (ValueError, TypeError, AttributeError):
-        raise InputError(f"the url is none; {expected}") from None  # which must not show a password
+        raise InputError(f"the url is none; {expected}") from None  # the message must not show a password
     if parts.username is not None or parts.password is not None:
         raise InputError(f"url must not hold a password, since it is written to disk; set {variable} instead")
     if not is_address or parts.query or parts.fragment or not isinstance(url, str):

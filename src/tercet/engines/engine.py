@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tercet.errors import EngineAwayError, InputError
 from tercet.fitting.text_model import TextModel
 
-PAGE: Final = 1024  # documents that one request reads, lists or removes
+PAGE: Final = 1024  # most documents read, listed or removed by one request
 SHOWN: Final = ("doc_id", "text", "stored_fields", "position")  # what a read document has
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience)
                     f"{where} does not answer: {purpose} was tried {patience.attempts} times, with {waited:.1f} s of "
                     f"waiting in between; the last time: {problem}"
                 ) from problem
-            # Clients of a server that comes back must not all ask at the same moment.
+            # Random delays spread the retries of many clients after a restart of the server.
             seconds = min(patience.most, patience.first * 2 ** (attempt - 1)) * random.uniform(0.75, 1.0)
             _log.info("%s: %s: %s; trying again in %.2f s", where, purpose, problem, seconds)
             waited += seconds
@@ -164,7 +164,7 @@ class Engine(ABC):
                 problem = self._problem(purpose, error)
                 if problem is None:
                     raise
-                raise problem from None  # the client's own may show how it was called
+                raise problem from None  # the client's traceback may show credentials
 
         return retried(once, purpose, self.url, self._patience)
 
@@ -216,7 +216,7 @@ class Engine(ABC):
     def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[ListedDocument]]:
         """List for each query the n best documents with a word of the query, and the query's ``doc_ids``."""
 
-    def finish(self) -> None:  # noqa: B027  # most engines need not do anything
+    def finish(self) -> None:  # noqa: B027  # most engines have nothing to do
         """Make all writes visible to searches; called at the end of each change."""
 
     def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:

@@ -48,7 +48,7 @@ from tercet.text import Analyzer
 from tercet.weights import Weights
 from tercet.weights.scoring import Matrix
 
-_BATCH_DOCS: Final = 256  # tokenized and compared together
+_BATCH_DOCS: Final = 256  # documents tokenized and compared together
 _REQUEST_BYTES: Final = 8 * 2**20
 _BYTES_OF_A_TERM: Final = 32  # in a request
 
@@ -158,7 +158,7 @@ class EngineIndex(BaseIndex):
             patient.create(location.owner, model)
             written = _upload(patient, model, docs, progress)
             leftover = [doc_id for doc_id in patient.ids() if doc_id not in written]
-            for page in pages(leftover):  # of a run that was interrupted and had other documents
+            for page in pages(leftover):  # leftovers of an interrupted run with other documents
                 patient.delete(page)
             patient.finish()
             location = replace(location, is_complete=True)
@@ -194,7 +194,7 @@ class EngineIndex(BaseIndex):
     def _reached(
         cls, url: str, collection: str, secret: str | None, *, is_named: bool = False, **settings: Any
     ) -> Engine:
-        check_collection(collection, cls.longest_name)  # also of a folder, which may be anybody's
+        check_collection(collection, cls.longest_name)  # also for the name in a folder: the folder is untrusted input
         engine = cls.connect(url, collection, secret, is_named=is_named, **settings)
         engine.check_version()
         return engine
@@ -361,7 +361,7 @@ def _upload(
     engine: Engine, model: TextModel, docs: Docs, progress: Progress | None, *, may_replace: bool = True
 ) -> set[str]:
     """Write documents in batches, without documents already in the engine; return their ids."""
-    # Later uploads get larger positions, so that documents of equal scores stay in the order in which they came.
+    # Later uploads get larger positions: documents of equal scores stay in the order of upload.
     position, written = time.time_ns() // 1000, set[str]()
     entries = listed_one_by_one(docs)
     while block := next_documents(entries, _BATCH_DOCS, len(written)):
@@ -442,7 +442,7 @@ def _prepare(folder: Path, kind: str) -> None:
     """Make the folder; refuse a folder with other contents."""
     check_destination(folder, siblings=(MODELS,))
     if os.path.lexists(folder / MANIFEST_NAME):
-        read_bundle(folder, kind=kind)  # a model, or another index, is not to be overwritten
+        read_bundle(folder, kind=kind)  # refuse to overwrite a model or another index
     try:
         (folder / MODELS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -453,7 +453,7 @@ def _prepare(folder: Path, kind: str) -> None:
 def _locked(folder: Path) -> Iterator[None]:
     """Let one writer at a time change the index from this machine."""
     try:
-        (folder / MODELS).mkdir(exist_ok=True)  # empty ones get lost where an index is copied by file
+        (folder / MODELS).mkdir(exist_ok=True)  # copying an index file by file loses empty folders
     except OSError as error:
         raise BundleError(f"{folder} cannot be written: {error}") from error
     with lock_folder(folder / MODELS):
@@ -475,7 +475,7 @@ def _begin(folder: Path, location: Location, before: Location | None, engine: En
         raise BundleError(f"{folder} is an index in {before}; name that one to replace it, or another folder")
     owner = engine.owner()
     if owner == "" and before is not None and not before.is_complete and engine.count() <= 0:
-        engine.drop()  # made for this index by a run that ended before it could say so
+        engine.drop()  # a collection left by an interrupted run
         owner = None
     if owner is not None and (before is None or owner != before.owner):
         of = "was not made by Tercet" if owner == "" else "is that of another index"
@@ -490,7 +490,7 @@ def _begin(folder: Path, location: Location, before: Location | None, engine: En
         location = replace(location, owner=before.owner)
     elif owner is not None:
         engine.drop()
-    _commit(folder, location, kind)  # before the collection, so that one without documents is known to be ours
+    _commit(folder, location, kind)  # before the collection: an interrupted run can then drop the collection
     return location
 
 
@@ -499,7 +499,7 @@ def _remove_unfinished(folder: Path) -> None:
     for entry in os.listdir(folder / MODELS):
         shutil.rmtree(folder / MODELS / entry)
     for path in (folder / MODELS, folder):
-        with contextlib.suppress(OSError):  # somebody may have put a file there
+        with contextlib.suppress(OSError):  # the folder may hold another file
             path.rmdir()
 
 

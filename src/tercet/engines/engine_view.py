@@ -32,9 +32,9 @@ from tercet.weights import Part
 from tercet.weights.scoring import Matrix, as_matrix
 
 _CANDIDATES: Final = 150  # listed for a query, at least
-_REMEMBERED: Final = 50  # documents with the largest amounts of memory, listed as well
-_MORE: Final = 10  # candidates beyond the hits that are asked for
-_MOST_WORDS: Final = 16  # of a query to an engine that scores texts with BM25
+_REMEMBERED: Final = 50  # documents with the largest amounts of memory that are added to the candidates
+_MORE: Final = 10  # candidates beyond the requested hits
+_MOST_WORDS: Final = 16  # most words of a query to an engine that scores texts with BM25
 _KEPT_CHARACTERS: Final = 2**26  # of texts in the cache
 _QUERIES_AT_ONCE: Final = 16
 
@@ -214,7 +214,7 @@ class QueryScores:
             self._candidate_weights = wider.weights
             self._unseen_words = ExactScores(wider, query.with_part(view.unseen.expand_entries(q)))
         amounts = sparse.csr_array((1, 0)) if self.memory is None else self.memory.scores(q)
-        self._amounts: NDArray[np.float64] = amounts.data  # of the documents in these columns of memory
+        self._amounts: NDArray[np.float64] = amounts.data  # amount of each document in the columns of memory
         self._columns: NDArray[np.integer[Any]] = amounts.indices
 
     @property

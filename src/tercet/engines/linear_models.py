@@ -124,7 +124,7 @@ def _elasticsearch(fields: dict[str, str], weights: dict[str, float], name: str)
         {"name": feature, "params": [], "template_language": "mustache", "template": value_of(field)}
         for feature, field in fields.items()
     ]
-    # The definition is text that holds JSON.
+    # The model definition is a string of JSON.
     model = {"name": name, "model": {"type": "model/linear", "definition": json.dumps(weights)}}
     return {"featureset": {"name": name, "features": features}}, {"model": model}
 

@@ -36,9 +36,9 @@ Form = Literal["bm25", "memory", "words"]
 FORMS: Final = ("bm25", "memory", "words")
 TEXT_FIELD: Final = "text"
 MEMORY_FIELD: Final = "past_queries"
-MOST_CLAUSES: Final = 64  # of words; engines refuse a query of more than 1,024 clauses
+MOST_CLAUSES: Final = 64  # most clauses of words; engines refuse a query of more than 1,024 clauses
 MOST_PAST_WORDS: Final = 56  # of a document
-MOST_TIMES: Final = 8  # that a word stands in the field of a document
+MOST_TIMES: Final = 8  # most repetitions of a word in the field of a document
 _SAMPLE: Final = 1000  # past queries from which the boost of memory is estimated
 _BOOSTS: Final[WeakKeyDictionary[TextModel, float]] = WeakKeyDictionary()  # estimated once for a model
 _BARE_WORD: Final = re.compile(r"\w+")
@@ -177,7 +177,7 @@ def expanded_weights(weights: Weights, q: sparse.csr_array) -> NDArray[np.float3
     """Return the weight of every word of documents for a query, in single precision."""
     total = np.zeros(weights.shape[1], dtype=np.float32)
     for part in weights.parts:
-        if isinstance(part, LowRank):  # its factors are not copied to double precision
+        if isinstance(part, LowRank):  # factors stay float32
             total += part.doc_factors @ (part.latent_queries(q)[0] * part.scale).astype(np.float32)
         else:
             row = sparse.csr_array(part.expand(q))
@@ -308,7 +308,7 @@ def index_settings(model: TextModel, *, text_field: str = TEXT_FIELD) -> dict[st
     if words.weighting == "bm25":
         settings["similarity"] = {"tercet": {"type": "BM25", "k1": words.k1, "b": words.b}}
         field["similarity"] = "tercet"
-    past_queries = field | {"index_options": "freqs"}  # nobody asks for phrases of them
+    past_queries = field | {"index_options": "freqs"}  # no positions: past queries are not searched by phrase
     return {"settings": settings, "mappings": {"properties": {text_field: field, MEMORY_FIELD: past_queries}}}
 
 

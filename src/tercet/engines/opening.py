@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tercet.fitting.text_model import TextModel
     from tercet.weights import Weights
 
-# Kind of the folder, and class; an engine is imported when it is used.
+# Engine -> kind of the index folder, and path of the class; an engine is imported at first use.
 _ENGINES: Final = {
     "opensearch": (OPENSEARCH_INDEX, "tercet.engines.opensearch:OpenSearchIndex"),
     "postgres": (POSTGRES_INDEX, "tercet.engines.postgres:PostgresIndex"),

@@ -17,10 +17,10 @@ from tercet.store.kinds import OPENSEARCH_INDEX
 PASSWORD: Final = "OPENSEARCH_PASSWORD"
 _TIMEOUT_SECONDS: Final = 60
 _PASSING: Final = frozenset({408, 429, 502, 503, 504})
-# Doc values alone: texts are read by id, and only those that are not in the cache.
+# Doc values only: texts outside the cache are read later, by id.
 _POSITIONS: Final[dict[str, Any]] = {"stored_fields": "_none_", "docvalue_fields": ["doc_id", "position"]}
-_NAMED_FIRST: Final = 1e9  # score of documents that a query names
-_MOST_RESULTS: Final = 10_000  # of a search, unless the cluster is configured otherwise
+_NAMED_FIRST: Final = 1e9  # score of documents that a query names by id
+_MOST_RESULTS: Final = 10_000  # most results of a search, by the default configuration of a cluster
 _KEPT_AS_THEY_ARE: Final = {
     "doc_id": {"type": "keyword"},
     "stored_fields": {"type": "keyword", "index": False, "doc_values": False},
@@ -132,7 +132,7 @@ class OpenSearchEngine(Engine):
         try:
             self.ask("creating the index", self._client.indices.create, index=self.collection, body=body)
         except EngineError:
-            if self.owner() != owner:  # an attempt whose answer was lost has created the index
+            if self.owner() != owner:  # an earlier attempt with a lost response may have created the index
                 raise
 
     def drop(self) -> None:
@@ -212,7 +212,7 @@ class OpenSearchEngine(Engine):
 
     def _search(self, purpose: str, bodies: Sequence[dict[str, Any]]) -> list[list[Any]]:
         """Return the hits of each search."""
-        # A search that lacks a shard is an error, which is tried again, and no shorter answer.
+        # A search with a missing shard is an error and is retried: partial results are wrong.
         lines = [line for body in bodies for line in ({"allow_partial_search_results": False}, body)]
 
         def search() -> list[list[Any]]:

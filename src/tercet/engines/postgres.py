@@ -32,12 +32,12 @@ from tercet.fitting.text_model import TextModel
 from tercet.store.kinds import POSTGRES_INDEX
 
 PASSWORD: Final = "PGPASSWORD"
-UNENCRYPTED: Final = ("disable", "allow", "prefer")  # modes in which a password may go without TLS
-SECONDS: Final = 60.0  # that a connection or a statement may take
-OLDEST: Final = (0, 7)  # of pgvector, the first with sparsevec
+UNENCRYPTED: Final = ("disable", "allow", "prefer")  # modes that may send a password without TLS
+SECONDS: Final = 60.0  # timeout of a connection or a statement
+OLDEST: Final = (0, 7)  # oldest supported pgvector: the first with sparsevec
 _SCHEMES: Final = ("postgresql://", "postgres://")
-_DIMENSIONS: Final = 10**9  # the most that a sparsevec has; both sides of a product must have the same
-_OWNED: Final = "Tercet index "  # the comment on a table of ours begins so, and ends with the owner
+_DIMENSIONS: Final = 10**9  # most dimensions of a sparsevec; both sides of a product need the same number
+_OWNED: Final = "Tercet index "  # beginning of the comment on a table of Tercet; the owner follows
 _COLUMNS: Final = {
     "key": "uuid",
     "doc_id": "text",
@@ -48,7 +48,7 @@ _COLUMNS: Final = {
     "words": "sparsevec",
 }
 
-# SQLSTATEs of a server that starts, stops, or is out of connections; other refusals stay.
+# SQLSTATEs of a server that starts, stops, or is out of connections; other refusals are not retried.
 _PASSING: Final = ("08", "57P01", "57P02", "57P03", "53300", "40001", "40P01", "55P03")
 _PASSING_WORDS: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
 
@@ -137,7 +137,7 @@ class Connections:
             yield connection
         except BaseException:
             _close_all([connection])
-            _close_all(self._free)  # where one is lost, so are those that were open at the same time
+            _close_all(self._free)  # after a lost connection, the other open connections are lost too
             raise
         self._free.append(connection)
 
@@ -158,7 +158,7 @@ class PostgresEngine(Engine):
 
     def __init__(self, url: str, collection: str, password: Credential, options: dict[str, str]) -> None:
         super().__init__(url, collection)
-        # Without a password, libpq would take the environment's for any host; a password file names hosts itself.
+        # Without a password, libpq would send PGPASSWORD to any host; a password file is bound to its hosts.
         self._options: dict[str, Any] = options | {"password": password.secret or ""}
         self._lack, self._connections = password.lack, Connections(self._open)
 
@@ -181,11 +181,11 @@ class PostgresEngine(Engine):
     def _open(self) -> Any:
         import psycopg
 
-        # A pooler between here and there may not know the statements that another connection prepared.
+        # No prepared statements: a connection pooler may not know the statements of another connection.
         options: dict[str, Any] = {"connect_timeout": max(2, int(SECONDS / 6))} | self._options
         connection = psycopg.connect(**options, autocommit=True, prepare_threshold=None)
         try:
-            # Compiling a scan takes longer than most scans do.
+            # No JIT: compiling a scan takes longer than most scans.
             connection.execute(f"SELECT set_config('statement_timeout', '{1000 * SECONDS:.0f}ms', false)")
             connection.execute("SELECT set_config('jit', 'off', false)")
         except BaseException:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tercet.kernels.deferred import Deferred
 
-# Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
+# Flags that allow reordered sums and fused multiply-adds for SIMD, and keep checks for NaN and infinity valid.
 FAST_MATH = {"reassoc", "contract", "nsz"}
-IN_ORDER: set[str] = set()  # for sums whose order is promised: each product and each sum is rounded, as by NumPy
+IN_ORDER: set[str] = set()  # for sums in a fixed order: each product and each sum is rounded, as by NumPy
 
 
 def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:

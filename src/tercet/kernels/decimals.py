@@ -12,7 +12,7 @@ from tercet.kernels.compiler import helper, kernel
 
 LARGEST_EXACT_MANTISSA = 1 << 53
 LARGEST_EXACT_POWER = 22
-# Tables are global: the compiler keeps a copy in the machine code.
+# Tables are global: the compiler copies global arrays into the machine code.
 POWERS_OF_TEN = np.array([float(10**power) for power in range(LARGEST_EXACT_POWER + 1)])
 
 _MOST_DIGITS = 18  # of a mantissa in int64

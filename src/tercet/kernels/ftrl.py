@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.pairs import LISTNET, hinge_slopes, listnet_slopes
 
-_FIRST = np.int64(0)  # a literal 0 would be compiled for by itself
+_FIRST = np.int64(0)  # typed: a literal 0 would compile a second version
 
 
 class Features(NamedTuple):
@@ -32,8 +32,8 @@ class Losses(NamedTuple):
 
     loss: int
     margin: float
-    batch_size: int  # pairs in a batch, 0 for all of a query
-    per_pair: bool  # whether to divide by the query's pairs
+    batch_size: int  # pairs in a batch, 0 for all pairs of a query
+    per_pair: bool  # True to divide by the number of the query's pairs
 
 
 class Paths(NamedTuple):
@@ -55,10 +55,10 @@ class PassBuffers(NamedTuple):
 
     scores: NDArray[Any]  # float64 (n,)
     slopes: NDArray[Any]  # float64 (n,)
-    gradient: NDArray[Any]  # float64, as many as there are features, zeros before and after
+    gradient: NDArray[Any]  # float64 (n_features,), all zero between calls
     used: NDArray[Any]  # int64 (n,), 0, 1, … at first
-    is_used: NDArray[Any]  # bool (n,), none before and after
-    met: NDArray[Any]  # bool (d,), none before and after
+    is_used: NDArray[Any]  # bool (n,), all False between calls
+    met: NDArray[Any]  # bool (d,), all False between calls
     features: NDArray[Any]  # int32 (d,)
 
     @classmethod
@@ -91,7 +91,7 @@ class Sums(NamedTuple):
 @helper
 def ftrl_weight(z, inverse_rate, l1):
     """Theorem 3.1 (equation 7): w is 0 where |v| <= λ, else -η (v - sign(v) λ)."""
-    if abs(z) <= l1 or inverse_rate == 0.0:  # the latter with rho = 0 and slopes whose squares underflow
+    if abs(z) <= l1 or inverse_rate == 0.0:  # inverse_rate is 0 if rho is 0 and the squared slopes underflow
         return 0.0
     return ((l1 if z > 0.0 else -l1) - z) / inverse_rate  # NaN stays NaN
 
@@ -176,8 +176,8 @@ def score_docs(X, rows, docs, w, scores, sparse):
     """
     dense, indptr, indices, data, _ = X
     if sparse is None:
-        # Four at a time: one sum alone waits for itself at every feature. The last one is taken again where there are
-        # fewer, so that every row is summed the same way and equal rows have equal scores.
+        # Four rows at a time: a single sum would wait for the previous addition at every feature. The last row fills
+        # an incomplete group of four: every row is summed the same way, and equal rows have equal scores.
         last = docs.size - 1
         for u in range(0, docs.size, 4):
             doc0, doc1, doc2, doc3 = docs[u], docs[min(u + 1, last)], docs[min(u + 2, last)], docs[min(u + 3, last)]

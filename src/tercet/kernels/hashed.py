@@ -24,7 +24,7 @@ def row_sum(table, first, last, cols, vals, n):
     """The inner product of a row of W with a difference of documents, whose columns are below H and up to ``last``."""
     size, start = np.uint64(table.size), np.uint64(first)
     z = np.float32(0)
-    if start + last < size:  # as nearly always, where the table is longer than a row
+    if start + last < size:  # the usual case: the table is longer than a row
         for j in range(n):
             z += table[start + np.uint64(cols[j])] * vals[j]
     else:
@@ -57,7 +57,7 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, scr
         if n and cols[n - 1] >= table.size:
             for j in range(n):
                 cols[j] %= table.size
-        # Now a column is below H, and adding it to a row's first bucket passes the end of the table once at most.
+        # Columns are now below H: a row's first bucket plus a column wraps around the table at most once.
         m = line_starts(cols, n, starts)
         last = largest(cols[:n])
         lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]

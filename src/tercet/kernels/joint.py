@@ -29,10 +29,10 @@ def feature_differences(Q, D, columns, chunk, words, differences):
                 factor = np.float64(Q.data[a])
         for doc, sign in ((chunk.better[s], 1.0), (chunk.worse[s], -1.0)):
             a, start = D.indptr[doc + 1] - 1, D.indptr[doc]
-            while a >= start and D.indices[a] >= n_words:  # from the right: those of the whole text are not looked at
+            while a >= start and D.indices[a] >= n_words:  # from the right, to skip the words of the text
                 column, value = np.int64(D.indices[a]), sign * np.float64(D.data[a])
                 if column >= first_number + n_numbers:
-                    pass  # that of queries, of which documents have nothing to count
+                    pass  # the column of queries has no counterpart in documents
                 elif column >= first_number:
                     differences[s, n_fields + column - first_number] += factor * value
                 else:

@@ -12,9 +12,9 @@ from tercet.kernels.compiler import helper
 from tercet.kernels.postings import FEW_TOUCHED, NONE, TOGETHER, add_up, kept, score_row, some_reach, weight_of
 from tercet.kernels.topk import offer
 
-_COST_OF_A_LOOK = 32  # at one posting of a document, in postings that are gone through
-_POSTINGS_OF_FEW = 8  # for each document that is wanted, to have a first idea of their scores
-_FIRST_STEP = 16  # from where a posting is expected
+_COST_OF_A_LOOK = 32  # cost of a lookup of one posting of a document, in sequential postings
+_POSTINGS_OF_FEW = 8  # postings per requested document for a first bound of the scores
+_FIRST_STEP = 16  # first step of the search around the expected posting
 _TINY = np.float32(2.0**-100)  # what is above zero
 
 

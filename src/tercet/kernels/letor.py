@@ -13,7 +13,7 @@ from tercet.kernels.decimals import (
     scan_number,
 )
 
-# What `parse_lines` stopped at.
+# Outcomes of `parse_lines`: kinds of tokens that stop the parser.
 ALL_READ, BAD_GRADE, NO_QID, BAD_QID, BAD_FEATURE = 0, 1, 2, 3, 4
 
 LONGEST_GRADE, LONGEST_QID = 9, 255  # digits, bytes
@@ -47,7 +47,7 @@ def token_end(text, position):
 class ParsedLines(NamedTuple):
     """Progress of `parse_lines`, and the filled length of each array."""
 
-    outcome: int  # ALL_READ, or what the token it stopped at is
+    outcome: int  # ALL_READ, or the kind of the token that stopped the parser
     begin: int  # of that token, and its end
     end: int
     line: int

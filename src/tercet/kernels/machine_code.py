@@ -36,12 +36,12 @@ from numba.extending import typeof_impl
 
 from tercet.kernels.deferred import Deferred
 
-config: Any = _config  # its settings are set from the environment, out of a type checker's sight
+config: Any = _config  # Any: attributes are set at run time, from the environment
 log = logging.getLogger(__name__)
 
 FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "little"))
 
-KEPT_FOLDERS = 8  # cache folders of other versions that stay, newest first
+KEPT_FOLDERS = 8  # newest cache folders of other versions to keep
 _ROOT = 0
 
 
@@ -79,7 +79,7 @@ def cache_problem(folder: Path) -> str | None:
         return None
     if not stat.S_ISDIR(status.st_mode):
         return "not a folder"
-    if sys.platform == "win32":  # the system closes a user's profile to others
+    if sys.platform == "win32":  # Windows protects a user's profile
         return None
     if status.st_uid not in (os.geteuid(), _ROOT):
         return f"it belongs to another user ({status.st_uid})"
@@ -103,7 +103,7 @@ def compiled(function: Callable[..., Any], fast_math: Iterable[str], options: di
 
     ``options`` are those of a helper, else empty.
     """
-    jit: Any = numba.njit  # whose stubs do not know all options
+    jit: Any = numba.njit  # Any: Numba's stubs lack options
     dispatcher: Any = jit(nogil=True, fastmath=set(fast_math), error_model="numpy", no_cfunc_wrapper=True, **options)(
         function
     )
@@ -118,7 +118,7 @@ def compiled(function: Callable[..., Any], fast_math: Iterable[str], options: di
 def _type_of(value: Deferred, context: Any) -> Any:
     """Type a kernel that another kernel names by the function that Numba makes of it."""
     function, typing_context = value.compiled, cpu_target.typing_context
-    typing_context.refresh()  # an intrinsic that was made just now is not known there yet
+    typing_context.refresh()  # register new intrinsics
     return typing_context.resolve_value_type(function)
 
 
@@ -129,7 +129,7 @@ class KernelLocator(_CacheLocator):
     """Numba's interface for the location of cached code: `cache_folder`, whose name stands for the sources."""
 
     def __init__(self, py_file: str, first_line: int) -> None:
-        self._py_file = py_file  # Numba names it when it warns of code that cannot be cached
+        self._py_file = py_file  # named in Numba's warnings about code without a cache
         self._first_line = first_line
 
     @classmethod

@@ -15,7 +15,7 @@ from tercet.kernels.compiler import IN_ORDER, kernel
 from tercet.kernels.rows import difference
 
 FREE = np.int64(-1)
-PAIRS, LENGTH, LARGEST = 0, 1, 2  # of ``bounds``, each 0 where there is none
+PAIRS, LENGTH, LARGEST = 0, 1, 2  # positions in ``bounds``; a bound of 0 means no bound
 
 
 def in_order(function):
@@ -126,7 +126,7 @@ def add_step(table, keys, change, slots, largest):
     """
     n_new = 0
     for k in range(keys.size):
-        slot = probed(table[0], keys[k], slots[k])  # a free one may have been taken by a pair before it
+        slot = probed(table[0], keys[k], slots[k])  # an earlier pair may have taken the slot
         n_new += put_weight(table, slot, keys[k], weight_in(table, slot) + change[k], largest)
     return n_new
 

@@ -42,7 +42,7 @@ def count_pairs(y, scores, starts, counts):
         n = last - first
         counts[q, 0] = n * (n - 1) // 2
         counts[q, 2:] = 0
-        same, both = 0, 0  # rows so far that are equal to the one before
+        same, both = 0, 0  # numbers of rows equal to the previous row
         for i in range(first + 1, last):
             same = same + 1 if y[i] == y[i - 1] else 0
             both = both + 1 if same > 0 and scores[i] == scores[i - 1] else 0

@@ -80,7 +80,7 @@ def in_score_order(scores, grades, margin):
 def slopes_within_margin(scores, lowest, grades, n_grades, margin, slopes):
     """Compute `hinge_slopes` for scores within a margin: every pair is violated, in any order."""
     n = scores.size
-    # Of all grades below: how many documents, and the sum of their scores.
+    # Number of documents of lower grades, and the sum of their scores.
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
     for i in range(n):
         counts[grades[i] + 1] += 1.0
@@ -92,7 +92,7 @@ def slopes_within_margin(scores, lowest, grades, n_grades, margin, slopes):
     for i in range(n):
         score, grade = scores[i] - lowest, grades[i]
         n_lower, n_higher = counts[grade], counts[n_grades] - counts[grade + 1]
-        # What this one violates by as the better one and as the worse one, summed.
+        # Sum of the document's violations as the better and as the worse document.
         as_better = sums[grade] - n_lower * (score - margin)
         as_worse = n_higher * (score + margin) - (sums[n_grades] - sums[grade + 1])
         slopes[i] = 2.0 * (as_worse - as_better)
@@ -118,7 +118,7 @@ def hinge_slopes(scores, grades, n_grades, margin, slopes):
     order, score, lowered, grade = in_score_order(scores, grades, margin)
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
     violation = 0.0
-    # As the better one: against the lower grades whose score is above its own less the margin.
+    # As the better document: against documents of lower grades with scores above its score minus the margin.
     upcoming = n - 1
     for k in range(n - 1, -1, -1):
         while upcoming >= 0 and score[upcoming] > lowered[k]:
@@ -129,7 +129,7 @@ def hinge_slopes(scores, grades, n_grades, margin, slopes):
         violated = tree_sum(sums, grade[k]) - number * lowered[k]
         violation += violated
         slopes[order[k]] = -2.0 * violated
-    # As the worse one, against the higher grades; the same comparison, so that both sides count the same pairs.
+    # As the worse document: against higher grades, by the same comparison, so that both sides count the same pairs.
     counts[:] = 0.0
     sums[:] = 0.0
     upcoming = 0
@@ -142,7 +142,7 @@ def hinge_slopes(scores, grades, n_grades, margin, slopes):
         number = tree_sum(counts, higher)
         violated = number * score[k] - tree_sum(sums, higher)
         slopes[order[k]] += 2.0 * violated
-    # v² = v (margin - s_better + s_worse), and the slopes hold the sums of v on either side.
+    # v² = v (margin - s_better + s_worse); slopes hold the sums of v of both sides.
     loss = margin * violation
     for k in range(n):
         loss += 0.5 * score[k] * slopes[order[k]]
@@ -175,8 +175,8 @@ def pair_curvature(scores, direction, grades, n_grades, margin):
 @kernel
 def listnet_slopes(scores, labels, slopes):
     """ListNet's loss of one query: the cross entropy of softmax(labels) and softmax(scores), and its derivative."""
-    # No loop both sums and writes: where arrays stand close to each other such a loop is run one by one instead of
-    # vectorized, and the last bits would depend on where the arrays happen to be.
+    # No loop both sums and writes: a loop with possibly overlapping arrays has a scalar and a vectorized version, and
+    # the last bits would depend on the addresses of the arrays.
     n = scores.size
     highest, highest_label = scores.max(), labels.max()
     wanted = np.exp(labels - highest_label)

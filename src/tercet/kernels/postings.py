@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tercet.kernels.compiler import array_at, array_helper, helper, helper_in_order, intrinsic, kernel, kernel_in_order
 from tercet.kernels.rows import CsrRows
 
-TOGETHER = 32  # sums that are compared side by side
-FEW_TOUCHED = 8  # where fewer than one in so many documents has a word, only those are gone through
-NONE = np.int64(0)  # a literal 0 and each type of a row or a score would be compiled for by itself
+TOGETHER = 32  # sums compared side by side
+FEW_TOUCHED = 8  # if fewer than one in so many documents has a word, only documents with a word are visited
+NONE = np.int64(0)  # typed: a literal 0, or another integer type, would compile another version
 
 
 class SegmentArrays(NamedTuple):
@@ -74,7 +74,7 @@ def segment_at(table, lengths, i):
 class SearchScratch(NamedTuple):
     """Buffers of a search; buffers without a size are longer by 1 than the words of a query."""
 
-    sums: NDArray[Any]  # float32 (n_docs,), all zero before and after
+    sums: NDArray[Any]  # float32 (n_docs,), all zero between calls
     order: NDArray[Any]  # int32
     by_bucket: NDArray[Any]  # int32
     ratio: NDArray[Any]  # float32
@@ -206,7 +206,7 @@ def some_reach(sums, first, limit):
     if first + TOGETHER > sums.size:
         return True
     some, least = False, np.float32(limit)
-    for j in range(TOGETHER):  # without a branch, so that they are compared side by side
+    for j in range(TOGETHER):  # no branch: SIMD compares side by side
         some |= sums[first + j] >= least
     return some
 

@@ -55,8 +55,8 @@ def rank_chosen(scores, row_starts, starts, columns, chosen, rank, at_least):
         sorted_columns = columns[start:stop]
         sorted_scores = row[sorted_columns]
         lowest = sorted_scores[n_chosen - 1]
-        between = np.zeros(n_chosen + 1, np.int64)  # others with i chosen documents before them
-        not_below = np.zeros(n_chosen + 1, np.int64)  # others with i chosen documents of a greater score
+        between = np.zeros(n_chosen + 1, np.int64)  # other documents with i chosen documents before them
+        not_below = np.zeros(n_chosen + 1, np.int64)  # other documents with i chosen documents of greater score
         upcoming = 0
         for column in range(row.shape[0]):
             if upcoming < n_chosen and chosen[start + upcoming] == column:

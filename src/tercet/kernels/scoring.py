@@ -64,7 +64,7 @@ def score_docs(D, words, sums, scores):
             total = sums[d - first]
             total[:] = 0.0
             a, stop = indptr[d], indptr[d + 1]
-            while a + 4 <= stop:  # four words for each time the sums are read and written
+            while a + 4 <= stop:  # four words per load and store of the sums
                 v0, v1, v2, v3 = data[a], data[a + 1], data[a + 2], data[a + 3]
                 w0, w1, w2, w3 = words[indices[a]], words[indices[a + 1]], words[indices[a + 2]], words[indices[a + 3]]
                 for lane in range(n_lanes):
@@ -193,7 +193,7 @@ def expand_hashed_at(Q, table, columns, expanded):
         row = expanded[i]
         for a in range(q_indptr[i], q_indptr[i + 1]):
             value, start = q_data[a], np.uint64(q_starts[a])
-            if start + last < size:  # as nearly always, where the table is longer than a row
+            if start + last < size:  # the usual case: the table is longer than a row
                 for j in range(columns.size):
                     row[j] += value * table[start + np.uint64(columns[j])]
             else:

@@ -28,11 +28,11 @@ from tercet.kernels.topk import offer, sort_heap
 
 N_BUCKETS = 1024
 _FIRST_CHECK = 0.5  # of the postings are left
-_NEXT_CHECK = 0.5  # of those that were left at the last one
+_NEXT_CHECK = 0.5  # share of the postings left at the last check
 _SAMPLE = 2048
-_FEW_TERMS = 24  # are sorted sooner than buckets are cleared
-_AHEAD, _PREFETCHED = 6, 128  # terms ahead whose first postings are prefetched, and how many of them
-_COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
+_FEW_TERMS = 24  # sorting so few terms is faster than clearing the buckets
+_AHEAD, _PREFETCHED = 6, 128  # distance in terms, and number of postings, of prefetching
+_COST_OF_A_TERM = 4.0  # cost of a term of a scored row, in postings
 _COST_OF_A_ROW = 200.0
 _SMALLEST_UNIT, _LARGEST_UNIT = 1e-200, 1e200  # beyond these, products of doubles overflow or lose digits
 
@@ -101,7 +101,7 @@ def _plan(postings, bounds, words, union, max_length, scratch):
             weight += words[p, term]
         rest[i] = rest[i + 1] + max(weight * bounds[term, 0], weight * bounds[term, 1])
         left[i] = left[i + 1] + np.int64(starts[term + 1]) - np.int64(starts[term])
-    # A weight is a number of single precision in these units, too.
+    # In these units, weights are rounded to float32, too.
     return n, max(min(size, np.sqrt(squared) * max_length), 1e-30 * largest), gross
 
 
@@ -199,8 +199,8 @@ def _search_one(segment, words, union, base, dead, slack, first_row, scratch, he
     if has_base:
         for d in range(n_docs):
             sums[d] += base[d] / unit
-    # Sums are in single precision and in units in which none is above 1. Each rounds as often as a row has words, so
-    # two of them are in the right order when they are further apart than this.
+    # Sums are float32, in units in which no sum is above 1. A sum rounds once per word of a row: two sums further
+    # apart than this bound are in the right order.
     n_added = min(n, limits[0]) + 8
     wrong = 2.0**-22 * n_added * unit + 2.0**-50 * (n_added + words.shape[0]) * gross + 2.0 * slack
     per_unit = 1.0 / unit
@@ -219,11 +219,11 @@ def _search_one(segment, words, union, base, dead, slack, first_row, scratch, he
     step = max(1, n_docs // max(_SAMPLE, 8 * k))
     row_cost = _COST_OF_A_ROW + _COST_OF_A_TERM * words.shape[0] * rows[1].size / n_docs
     next_check = np.int64(_FIRST_CHECK * left[0])
-    least_left = n_docs + 400 * k  # a check takes as long as some postings
+    least_left = n_docs + 400 * k  # cost of a check, in postings
     docs_line, values_line = docs.reshape(1, -1), values.reshape(1, -1)
     done = n
     for i in range(begin, n):
-        # The check before postings that only lower scores is always worth its time.
+        # Always check before postings that can only lower scores.
         if left[i] > least_left and (left[i] <= next_check or (rest[i] == 0.0 and (i == 0 or rest[i - 1] > 0.0))):
             next_check = np.int64(_NEXT_CHECK * left[i])
             hopeless = not has_base and rest[i] * per_unit > 2.0 * _highest(sums, step)  # far too much is to come
@@ -231,7 +231,7 @@ def _search_one(segment, words, union, base, dead, slack, first_row, scratch, he
                 reached = _reached(sums, step, rows, words, base, has_base, sample)
                 threshold = max(threshold, reached)
                 need = (threshold - rest[i] - wrong) * per_unit
-                hopeless = not has_base and need <= 0.0  # documents without a word so far are candidates, too
+                hopeless = not has_base and need <= 0.0  # documents without a word are also candidates
             if not hopeless:
                 n_above = 0
                 for d in range(0, n_docs, step):
@@ -262,7 +262,7 @@ def _search_one(segment, words, union, base, dead, slack, first_row, scratch, he
                 found_score[i] = score
             size = offer(heap_score, heap_row, size, score, first_row + d)
         if not few and not has_base and (size < k or heap_score[0] <= wrong):
-            # Whose sum is exactly zero may have a word all the same, and now it may be among the best.
+            # A document with a sum of exactly zero may have a word, and may be among the best.
             for i in range(union.size):
                 for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
                     d = np.int64(docs[a])

@@ -50,7 +50,7 @@ def sparse_advance(W, Q, D, chunk, shrinkage, first_step, scratch, tally):
     """
     cols, vals, starts, expanded = scratch  # ``expanded``: q'W at the columns
     q_indptr, q_indices, q_data = Q
-    for s in range(chunk.query.size):  # line 1: the tuple (q, d⁺, d⁻) that was drawn
+    for s in range(chunk.query.size):  # line 1: the drawn tuple (q, d⁺, d⁻)
         cum = np.float32(shrinkage[CUM])
         n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
         m = line_starts(cols, n, starts)

@@ -79,6 +79,6 @@ def top_k(scores, k, docs, best):
             if size < k:
                 _sift_up(heap_score, heap_row, size, score, d)
                 size += 1
-            elif score > heap_score[0]:  # an equal score has a higher row than all kept ones, so it stays out
+            elif score > heap_score[0]:  # at equal scores the earlier row stays in the heap
                 _sift_down(heap_score, heap_row, size, score, d)
         sort_heap(heap_score, heap_row, size)

@@ -27,15 +27,15 @@ from tercet.store.fields import shortened
 from tercet.store.mapping import map_file
 from tercet.store.schema import Bounds
 
-# When the bytes of a mapped file are checked: all when it is opened, or never.
+# Check of the bytes of a mapped file: all bytes when the file is opened, or never.
 Verify: TypeAlias = Literal["open", "never"]
 
-# What a bundle may hold at most; checked before any memory is taken for what a file declares.
+# Limits of a bundle, checked before memory is allocated for the declared sizes.
 MAX_ARRAYS: Final = 4096
 MAX_ARRAY_BYTES: Final = 2**40
 MAX_DIMENSIONS: Final = 32
 
-# Names of types in NumPy and the manifest, and in safetensors, which writes later types first.
+# Names of types in NumPy and the manifest -> names in safetensors, which writes later types first.
 DTYPE_CODES: Final = {
     "bool": "BOOL",
     "uint8": "U8",
@@ -86,7 +86,7 @@ class ArraySpec:
             return f"is of type {self.dtype!r}; expected one of {', '.join(DTYPE_CODES)}"
         if len(self.shape) > MAX_DIMENSIONS:
             return f"has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are allowed"
-        # A zero length must not hide another length that no array can have.
+        # Check all lengths: a zero length must not hide an impossible length.
         extent = np.dtype(self.dtype).itemsize * math.prod(max(length, 1) for length in self.shape)
         if extent > MAX_ARRAY_BYTES:
             return f"has shape {shortened(self.shape)}; at most {MAX_ARRAY_BYTES} bytes are allowed"
@@ -188,7 +188,7 @@ def read_arrays(
         raise DamagedBundleError(f"{path} has another header than its manifest says")
     arrays = {name: _array_at(content, starts[name], spec) for name, spec in specs.items()}
     for name, array in arrays.items():
-        # NumPy takes for granted that a bool is 0 or 1.
+        # NumPy assumes bytes of a bool array to be 0 or 1.
         if checked and array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise DamagedBundleError(f"{path}: array {name!r} has bools that are neither 0 nor 1")
         array.flags.writeable = False
@@ -213,7 +213,7 @@ def _read_whole(file: io.BufferedReader, size: int, path: Path) -> npt.NDArray[n
         content = np.empty(size, dtype=np.uint8)
     except MemoryError as error:
         raise MemoryLimitError(f"{path} needs {size} bytes of memory for its arrays") from error
-    file.readinto(content.data)  # a file cut short meanwhile has another hash
+    file.readinto(content.data)  # the hash detects a file truncated meanwhile
     return content
 
 

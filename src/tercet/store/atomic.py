@@ -22,7 +22,7 @@ TEMPORARY_NAME: Final = re.compile(r"\.tercet-[0-9a-f]{16}\.tmp")
 LOCK_PATIENCE_SECONDS: Final = 60.0
 
 _LOCK_POLL_SECONDS: Final = 0.01
-# What a file system answers that has no locks on folders; NFS answers EBADF.
+# Errors of file systems without locks on folders; NFS raises EBADF.
 _NO_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
@@ -57,7 +57,7 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        # The first error is the one to report, so a second one from tidying up stays silent.
+        # Report the first error; an error of the cleanup is suppressed.
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
@@ -81,7 +81,7 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable, on platforms with this ability."""
-    if sys.platform == "win32":  # has no handle to sync for a folder
+    if sys.platform == "win32":  # Windows has no sync for folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -42,7 +42,7 @@ from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
 from tercet.store.manifest import ARRAYS_NAME, FORMAT, ArraysFile, Manifest, parse_manifest
 
 MANIFEST_NAME: Final = "manifest.json"
-# How an error of the disk says which of the two is there; what a file system confirmed survives a power cut, too.
+# Ends of disk errors: the message states which bundle is on the disk. Synced bundles survive a power failure.
 UNCHANGED: Final = "what was there before is unchanged"
 UNCONFIRMED: Final = "the change is in place, but the disk has not confirmed it"
 
@@ -153,7 +153,7 @@ def write_bundle(
                 return _replace_bundle(folder, kind, meta, storable)
         except BaseException:
             for new in made:
-                # Whoever put something into it meanwhile keeps it.
+                # The folder stays if another process put a file into it.
                 with contextlib.suppress(OSError):
                     os.rmdir(new)
             raise
@@ -226,7 +226,7 @@ def read_bundle(
                 content = arrays_path, manifest.arrays, file.size, file.sha256
                 arrays = read_arrays(*content, mapped=mapped, verify=verify)
             except FileNotFoundError as error:
-                # Either a writer has replaced the bundle since the manifest was read, or the file is lost.
+                # A writer replaced the bundle after the manifest was read, or the file is lost.
                 if data == previous:
                     raise DamagedBundleError(f"{arrays_path} is missing; its manifest names it") from error
                 previous = data
@@ -289,10 +289,10 @@ def _refuse_foreign_folder(folder: Path, siblings: Collection[str], kind: str | 
         with open_regular_file(folder / MANIFEST_NAME) as file:
             data = file.read(MAX_MANIFEST_BYTES)
         ours = f'"format": "{FORMAT}"'.encode() in data
-        with contextlib.suppress(TercetError):  # what is damaged may be replaced
+        with contextlib.suppress(TercetError):  # a damaged bundle may be replaced
             present = parse_manifest(data, folder / MANIFEST_NAME).kind
     else:
-        # What a first save leaves when it is killed is no reason to refuse the second.
+        # Leftover files of a killed first save do not prevent the next save.
         ours = all(TEMPORARY_NAME.fullmatch(name) or ARRAYS_NAME.fullmatch(name) for name in names)
     if not ours:
         raise BundleError(f"{folder} exists and is not a Tercet bundle; nothing was written")
@@ -311,7 +311,7 @@ def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[
             arrays_out.writelines(parts)
         write_file_atomically(folder / MANIFEST_NAME, sealed)
     except BaseException as error:
-        # The error may have come after the rename, so ask the disk whether the new manifest is in force.
+        # The error may have come after the rename: read the manifest to find out.
         is_in_force = False
         with contextlib.suppress(OSError):
             is_in_force = _manifest_is(folder, sealed)

@@ -9,11 +9,11 @@ from typing import Any, Final, NoReturn
 
 from tercet.errors import DamagedBundleError, InputError
 
-# Limits bound what a damaged or hostile file can make the reader do, and are checked before memory is taken.
+# Limits against damaged or hostile files, checked before memory is allocated.
 MAX_NESTING: Final = 32
 MAX_MANIFEST_BYTES: Final = 8 * 2**20
 
-# A string without its closing quote swallows the rest, so that the scan stays linear on broken text too.
+# A string without a closing quote matches the rest of the text: the scan is linear for broken text, too.
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 

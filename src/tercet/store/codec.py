@@ -85,7 +85,7 @@ class _Source(NamedTuple):
         return self.error(prefix, f" is {described(value)}; expected {expected}")
 
 
-# A value, its source and the prefix of its arrays, which is its path; a value, the prefix and all arrays.
+# Read: value, source, and prefix of the value's arrays, its path. Write: value, prefix, and all arrays.
 Read = Callable[[Any, _Source, str], Any]
 Write = Callable[[Any, str, Arrays], Any]
 
@@ -166,11 +166,11 @@ class _Key(NamedTuple):
     dot: str
     exact: type | None
     read: Read
-    absent: dict[str, Any] | None  # to be added to the values where the key is absent; None: the key must be present
+    absent: dict[str, Any] | None  # values to add if the key is absent; None for a required key
     expected: str
     as_is: frozenset[type]
     write: Write
-    omitted: Any  # the value that is not stored; MISSING for none
+    omitted: Any  # value left out of files; MISSING if every value is stored
 
     def missing(self, source: _Source, prefix: str) -> DamagedBundleError:
         return source.error(prefix + self.dot, f" is missing; expected {self.expected}")
@@ -402,7 +402,7 @@ def _csr_field(name: str, same: SameAs | None, csr: Csr, may_be_none: bool) -> _
         if problem is not None:
             raise source.error(prefix, f": the matrix of {ends_name!r} {problem}")
         matrix = sparse.csr_array((indptr.size - 1, n_columns), dtype=np.float32)
-        # Passed to SciPy together, integers of two sizes would be copied.
+        # SciPy copies index arrays of different integer types.
         matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
         _note(lengths, shape, matrix.shape)
         return matrix
@@ -495,7 +495,7 @@ def _union_form(forms: list[_Form]) -> _Form:
         raise source.misfit(prefix, value, expected)
 
     def write(value: Any, prefix: str, arrays: Arrays) -> Any:
-        if isinstance(value, (tuple, list)):  # such as of ``str | tuple[str, ...]``
+        if isinstance(value, (tuple, list)):  # for example of ``str | tuple[str, ...]``
             return next(form for form in forms if form.fits([])).write(value, prefix, arrays)
         return None if value is None else first.write(value, prefix, arrays)
 
@@ -552,7 +552,7 @@ _SCALARS: dict[Any, _Form] = {
         "a number",
         lambda value: type(value) in (int, float),
         _read_float,
-        lambda value, prefix, arrays: float(value),  # an int may stand for a float, but not on disk
+        lambda value, prefix, arrays: float(value),  # an int in memory is stored as a float
         frozenset([float]),
     ),
     int: _scalar("a whole number", lambda value: type(value) is int)._replace(read=_read_int),

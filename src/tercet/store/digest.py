@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tercet.store.canonical import canonical_bytes
 
-_AT_ONCE = 2**20  # numbers that are brought into another type
+_AT_ONCE = 2**20  # numbers converted at once
 
 
 def digest_of(*values: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> str:

@@ -79,7 +79,7 @@ def array_problem(
 
 
 def _all_finite(array: npt.NDArray[Any]) -> bool:
-    # NaN passes through min and max, so two numbers tell, and no mask as long as the array is made.
+    # min and max propagate NaN: two numbers suffice, without a mask as long as the array.
     if array.size == 0:
         return True
     with np.errstate(invalid="ignore"):
@@ -104,7 +104,7 @@ def csr_problem(
     if ascending and indices.size > 1:
         rising = indices[1:] > indices[:-1]
         starts = indptr[1:-1]
-        rising[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # between two rows anything may be
+        rising[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # indices of different rows are not compared
         if not rising.all():
             return "has a row whose columns are not in ascending order"
     return None

@@ -18,5 +18,5 @@ POSTGRES_INDEX: Final = "postgres-index"  # in PostgreSQL
 OPENSEARCH_INDEX: Final = "opensearch-index"  # in OpenSearch
 REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX, OPENSEARCH_INDEX)
 
-VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
+VECTORS: Final = "vectors"  # rows of documents and queries, and their vectorizer
 ROWS: Final = "rows"

@@ -114,7 +114,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         if problem is not None:
             raise DamagedBundleError(f"{path}: array {name!r} {problem}")
     file = manifest.file
-    # The name is of one form only, so that it cannot lead out of the folder.
+    # Only one form of name is allowed, so that a name cannot lead out of the folder.
     if not _SHA256.fullmatch(file.sha256) or file.name != _arrays_name(file.sha256):
         raise DamagedBundleError(f"{path} names the arrays file {file.name!r} with SHA-256 {file.sha256!r}")
     return manifest

@@ -16,7 +16,7 @@ OLD_FIELDS: Final = {
     "normalise_pairs": "normalize_pairs",
     "vectoriser": "vectorizer",
 }
-# Old beginning of the names of arrays -> beginning.
+# Old prefix of array names -> prefix.
 OLD_ARRAYS: Final = {"carried_": "stored_fields_"}
 
 

@@ -15,7 +15,7 @@ from tercet.errors import DamagedBundleError
 from tercet.store.fields import take_array
 
 _BLOCK_BYTES = 2**20
-_STRINGS_AT_ONCE = 2**14  # while one goes through all of them
+_STRINGS_AT_ONCE = 2**14  # strings per block of an iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def _check_utf8(letters: NDArray[np.uint8], starts: NDArray[np.int64], where: st
     """Check that each string by itself is UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for start in range(0, len(letters), _BLOCK_BYTES):  # as a whole, texts may be larger than memory
+        for start in range(0, len(letters), _BLOCK_BYTES):  # in blocks: all texts together may exceed memory
             decoder.decode(letters[start : start + _BLOCK_BYTES].tobytes())
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
@@ -205,7 +205,7 @@ class PackedIds(Sequence[str]):
     def repeated(self) -> str | None:
         """Return a repeated id, or None."""
         for i in np.flatnonzero(self.hashes[1:] == self.hashes[:-1]):
-            # Different ids with one hash stand side by side, hardly ever more than two.
+            # Different ids with the same hash are adjacent, rarely more than two.
             same = np.flatnonzero(self.hashes == self.hashes[i])
             ids = [self.strings[int(row)] for row in self.rows[same]]
             if len(set(ids)) < len(ids):
