@@ -56,7 +56,7 @@ Count = Annotated[int, COUNT]
 Seed = Annotated[int, SEED]
 
 
-# What a thinned ranker learns on with, where the ranker it comes from has it.
+# Parameters that a thinned ranker takes over from its ranker, if the ranker has them.
 _SHARED_PARAMETERS = ("rate", "schedule", "margin", "epochs", "shuffle", "random_state", "verbose")
 
 
@@ -69,12 +69,12 @@ class Ranker(BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
-    # Parameters that earlier versions did not have, and the values that do what those did. A file without one of them
-    # means that value, and where a ranker has it none is written: such files stay the same in every version.
+    # Parameters added since earlier versions -> the value with the behavior of earlier versions. A missing parameter in
+    # a file means this value. A parameter with this value is not written, so that files are the same in every version.
     _added_parameters: ClassVar[dict[str, Any]] = {}
-    # Parameters of earlier versions, and the value with which a file is the same ranker without the parameter.
+    # Removed parameters of earlier versions -> the only value that a file may have.
     _removed_parameters: ClassVar[dict[str, Any]] = {}
-    _learns_in_rounds: ClassVar[bool] = False  # whether a cluster can learn it
+    _learns_in_rounds: ClassVar[bool] = False  # True if a cluster can train the ranker
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -149,7 +149,7 @@ def _constraints_of(hint: Any) -> list[Any]:
 
 
 AnyRanker = TypeVar("AnyRanker", bound=Ranker)
-# Singular values and directions of some documents, for a number of directions and a seed.
+# Function of a number of directions and a seed: singular values and directions of the documents.
 DirectionsOf = Callable[[int, int], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
@@ -158,7 +158,7 @@ class SavedRanker(NamedTuple):
 
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    where: str  # what errors call the file
+    where: str  # name of the file in errors
     classes: Mapping[str, type[Ranker]]
 
 
@@ -175,8 +175,8 @@ class TermPairRanker(Ranker):
     (True, [[1.0, 0.6], [0.6, 1.0]])
     """
 
-    most_steps = 500_000  # that a fit takes by itself: more preferences rarely pay for their time
-    _thinned_class: ClassVar[Callable[..., Any]]  # of ``thin``: SparseRanker, a subclass, sets it
+    most_steps = 500_000  # most steps of a fit by default: more preferences rarely repay their time
+    _thinned_class: ClassVar[Callable[..., Any]]  # class returned by ``thin``; set by SparseRanker, a subclass
 
     @property
     @abstractmethod
@@ -309,7 +309,7 @@ class SgdRanker(TermPairRanker):
 
     @abstractmethod
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     def fit(
         self,
@@ -366,7 +366,7 @@ class SgdRanker(TermPairRanker):
             raise ParameterError(
                 f"epochs={self.epochs} needs to know where a pass ends, and this source does not tell; give it n_steps"
             )
-        # Numbers of NumPy are parameters, too, and a checkpoint holds plain ones.
+        # Parameters may be NumPy numbers; a checkpoint holds plain numbers.
         total = None if source.n_steps is None else source.n_steps * int(self.epochs) * rounds
         every = int(self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1)))
         patience = None if self.patience is None else int(self.patience)
@@ -433,7 +433,7 @@ class SgdRanker(TermPairRanker):
 
     @property
     def weights_(self) -> Weights:
-        # Made when first asked for: a snapshot of a dense W costs more than the steps of a short partial_fit.
+        # Made at first use: a snapshot of a dense W costs more than the steps of a short partial_fit.
         check_is_fitted(self)
         if not hasattr(self, "_snapshot"):
             self._snapshot: Weights = self._state.snapshot()
@@ -461,7 +461,7 @@ class SavedState:
     state: dict[str, Any]
 
 
-# Classes of saved rankers that are no longer here, and what to fit again instead.
+# Removed classes of saved rankers -> the class to fit instead.
 REMOVED_RANKERS: Final = {"GroupSparseRanker": "SparseRanker", "StableRanker": "MeanRanker"}
 
 

@@ -89,7 +89,9 @@ class OffsetSource(Source):
         self.looks_at_weights = source.looks_at_weights
 
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once
+        drawn = self.source.draw(step, lambda: self.whole(weights()))[
+            :CHUNK
+        ]  # the loop takes at most CHUNK steps at once
         return self.beside.margins_left(drawn)
 
     def fingerprint(self) -> str:
@@ -283,7 +285,9 @@ class CorrelatedRanker(TermPairRanker):
         try:
             ranker.partial_fit(mapped_queries, learn_from, mapped_docs)
         except BaseException:
-            if not ranker.__sklearn_is_fitted__():  # it broke off while it learned; what it refuses leaves it as it was
+            if (
+                not ranker.__sklearn_is_fitted__()
+            ):  # not fitted: training stopped midway; a refused argument leaves the ranker fitted
                 self._forget()
             raise
         self._forget()

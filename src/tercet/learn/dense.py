@@ -30,7 +30,7 @@ class DenseState(State):
 
     def __post_init__(self) -> None:
         own_columns = np.argsort(self.order) if self.zero_diagonal else np.empty(0)
-        self._own = own_columns.astype(np.int32)  # the column of each query word itself
+        self._own = own_columns.astype(np.int32)  # each query word's own column
 
     @classmethod
     def start(cls, n_query_terms: int, order: NDArray[np.int32], *, zero_diagonal: bool = False) -> Self:

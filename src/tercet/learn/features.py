@@ -23,14 +23,16 @@ class FeatureRanker(Ranker):
     Subclasses name the arrays of their weights (``_weights``, ``_take_weights``) and other learned state.
     """
 
-    # What scikit-learn routes to these methods without being told.
+    # Metadata that scikit-learn routes to these methods by default.
     __metadata_request__fit: ClassVar[dict[str, bool | str]] = {"qid": True}
     __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {"qid": True}
-    # A pipeline hands its own sample_weight=None on; that it is known is all that is said of it here.
+    # A pipeline passes sample_weight=None on; declared here only so that scikit-learn accepts the argument.
     __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": True, "sample_weight": None}
 
-    _learned_scalars: ClassVar[dict[str, type]] = {}  # beside the weights: name without "_", int or float
-    _compares_within_queries: ClassVar[bool] = True  # if so, rows cannot be learned from, or measured, without queries
+    _learned_scalars: ClassVar[
+        dict[str, type]
+    ] = {}  # learned numbers besides the weights: name without "_" -> int or float
+    _compares_within_queries: ClassVar[bool] = True  # True if learning and measuring need queries
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -50,7 +52,7 @@ class FeatureRanker(Ranker):
         X, qid, group : as in ``fit``
         y : one grade per row, whole numbers
         """
-        from tercet.measure import scorer  # not before it is needed: it loads much
+        from tercet.measure import scorer  # imported here: the module loads many others
 
         return scorer()(self, X, y, qid=qid, group=group)
 

@@ -20,8 +20,8 @@ from tercet.learn.state import Schedule, State, Steps, physical_memory
 from tercet.store.schema import LENGTH, Bounds, Shape
 from tercet.weights import Hashed, Identity, Part, Weights
 
-MULTIPLIER = 1_327_217_909  # a prime; not next to a power of two, where rows of W would be the same but for a shift
-_LARGEST_MULTIPLIER = 2**31  # times a column number, it fits 64 bits
+MULTIPLIER = 1_327_217_909  # a prime far from powers of two; next to a power of two, rows of W would be shifted copies
+_LARGEST_MULTIPLIER = 2**31  # multiplier times column number fits 64 bits
 
 
 @dataclass(eq=False)

@@ -37,7 +37,7 @@ from tercet.learn.state import State
 from tercet.text.fielded import ColumnLayout
 from tercet.weights import Diagonal, Identity, Mapped, Part, Sparse, Weights
 
-# Rankers whose steps are taken side by side with those of w; W of any other is learned first, and then w.
+# Rankers that train together with w, step by step; any other ranker trains first, and w afterwards.
 STEP_BY_STEP: tuple[type[SgdRanker], ...] = (LowRankRanker, DiagonalRanker, DenseRanker, HashedRanker)
 
 
@@ -144,11 +144,11 @@ class FeatureState:
 
     layout: ColumnLayout
     rules: Rules
-    prior: NDArray[np.float64]  # (n_features,), as are the sums
+    prior: NDArray[np.float64]  # (n_features,), like the sums
     z: NDArray[np.float64]
     G: NDArray[np.float64]
     change: NDArray[np.float64]
-    largest: float = 0.0  # |z| so far: the smallest l1 that would have left every weight at its prior
+    largest: float = 0.0  # largest |z| so far: the smallest l1 that keeps every weight at its prior
 
     @property
     def w(self) -> NDArray[np.float64]:
@@ -209,7 +209,7 @@ class JointState(State):
         )
         features.largest = max(features.largest, float(largest))
         if not np.isfinite(features.change).all():
-            tally[1] = np.nan  # the loop says that it diverged
+            tally[1] = np.nan  # the loop raises the error for divergence
 
     def snapshot(self) -> Weights:
         return joined(self.inner.snapshot(), self.features.w, self.features.layout)

@@ -69,10 +69,10 @@ class Event:
 class Stepper(ABC):
     """Steps of one run."""
 
-    most_steps: int  # that are taken at once, between two looks at the state
-    stops_for_checkpoints: bool = False  # where most steps are so many that a checkpoint would have to wait for them
-    identity: str = ""  # all of it that decides the outcome of a run
-    name: str = ""  # of the place where it takes them, if the title of progress is to say it
+    most_steps: int  # most steps per call of `step`; the state is readable between calls
+    stops_for_checkpoints: bool = False  # True to end a call of `step` early at a checkpoint
+    identity: str = ""  # properties of the stepper that decide the outcome of a run
+    name: str = ""  # name of the device in the title of progress, if any
 
     @abstractmethod
     def begin(self) -> None:
@@ -108,7 +108,7 @@ class Executor(ABC):
     Sources, validation, callbacks and checkpoints are the same everywhere.
     """
 
-    in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
+    in_rounds: bool = False  # True if several workers learn from the same weights and their changes are mixed
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
@@ -129,7 +129,7 @@ class LocalExecutor(Executor):
         return LocalStepper(run)
 
 
-_executor: ContextVar[Executor] = ContextVar("executor", default=LocalExecutor())  # noqa: B039  # it has no state
+_executor: ContextVar[Executor] = ContextVar("executor", default=LocalExecutor())  # noqa: B039  # LocalExecutor has no state
 
 
 def current_executor() -> Executor:
@@ -212,8 +212,8 @@ class Run:
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False
-        self.begun = False  # whether steps may have changed the state
-        self._validated_at = -1  # the steps done at the last validation
+        self.begun = False  # True once steps may have changed the state
+        self._validated_at = -1  # number of steps at the last validation
 
     @property
     def done(self) -> int:
@@ -235,7 +235,7 @@ class Run:
             self.stepper.begin()
             with ProgressBar(title, self.total, self.done, verbose) as bar:
                 if self.validation is not None and self.stopping.best_step < 0:
-                    self._validate()  # the start counts: learning must beat it
+                    self._validate()  # the start is a candidate: learning must beat the start
                 self.stepper.step(0)  # compiles the kernels, so that rates are those of learning
                 self.begun = True
                 while not self.finished:
@@ -253,7 +253,7 @@ class Run:
             self.stepper.settle()
         finally:
             self.stepper.end()
-            del self.stepper  # the stepper knows the run, too, and W would stay in memory until a search for cycles
+            del self.stepper  # break the cycle of run and stepper: W would stay in memory until a garbage collection
         return self.state if self.best_state is None else self.best_state
 
     def _next_limit(self, checkpoints: Sequence[Checkpoint]) -> int:
@@ -333,7 +333,7 @@ class CurrentWeights:
         return self._state.snapshot()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy of a ranker has its history, but no part in a run.
+        # A copy of a ranker has the history, but takes no part in a run.
         return {"_stepper": None, "_state": self._state}
 
 
@@ -427,7 +427,7 @@ class Checkpoint:
         try:
             bundle = read_bundle(self.path, kind=CHECKPOINT)
         except MissingBundleError:
-            check_destination(self.path)  # now, and not when the first hour of work is to be written
+            check_destination(self.path)  # fail now, not at the first checkpoint
             return
         if bundle.meta.get("run") != self._identity:
             raise InputError(

@@ -33,9 +33,9 @@ from tercet.learn.state import Schedule, State, Steps
 from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
-# The typical length of a document's latent vector is taken over at most this many evenly spaced documents.
+# Most documents, evenly spaced, for the typical length of latent vectors.
 _LENGTH_SAMPLE = 2000
-_MOST_LATENT = 2**26  # numbers, of latent vectors that are kept; of more documents they are those of a chunk
+_MOST_LATENT = 2**26  # most numbers of stored latent vectors; beyond, latent vectors are computed per chunk
 
 _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
 
@@ -63,7 +63,7 @@ class LowRankState(State):
     learn_documents: Annotated[bool, OMIT_DEFAULT] = True
 
     def __post_init__(self) -> None:
-        self._sample: sparse.csr_array | None = None  # of the documents, for their typical length
+        self._sample: sparse.csr_array | None = None  # sample of the documents, for the typical length
 
     @property
     def tied(self) -> bool:
@@ -374,7 +374,7 @@ class LowRankRanker(SgdRanker):
 
     def _check_together(self, cosine: bool) -> None:
         """Refuse parameters that exclude each other; ``cosine`` if cosines are learned, perhaps by a start."""
-        implied = cosine and self.normalize is None  # the default is then no wish
+        implied = cosine and self.normalize is None  # the default is no explicit choice
         if cosine and (self.diagonal == "learned" or (self.diagonal is not None and not implied)):
             what = f"diagonal={self.diagonal!r}"
             raise ParameterError(f"cosines of latent vectors are learned alone, without {what}")

@@ -24,14 +24,14 @@ from tercet.store import is_mapped
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
 
-# What "auto" chooses from: the components of Bai et al., who do not say which alphas they tried.
+# Candidates of "auto": the numbers of components of Bai et al., and alphas of Tercet (the paper lists none).
 N_COMPONENTS = (50, 100, 200, 500, 750, 1000)
 ALPHAS = tuple(step / 20 for step in range(21))
 
 
-_EXACT_UP_TO = 6000  # texts or words, whichever are fewer
+_EXACT_UP_TO = 6000  # the smaller of the numbers of texts and of words
 _PREFERENCES_AT_ONCE = 1024
-_LATENT_BYTES = 512 * 2**20  # of latent vectors that are kept at a time
+_LATENT_BYTES = 512 * 2**20  # bytes of latent vectors in memory at once
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -231,7 +231,7 @@ class SavedLSI:
 def directions_of(texts: sparse.csr_array, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
     """Return the leading right singular vectors, (n_terms, n), at most ``n_components``."""
     n = min(n_components, *texts.shape)
-    seed = int(seed) % 2**32  # scikit-learn takes no larger one
+    seed = int(seed) % 2**32  # the largest seed of scikit-learn
     if min(texts.shape) <= _EXACT_UP_TO:
         size, directions = _exact_directions(texts, n)
     else:  # fixes the signs, too
@@ -241,7 +241,7 @@ def directions_of(texts: sparse.csr_array, name: str, n_components: int, seed: i
     # Beyond the rank, directions are rounding errors.
     rank = int((size > size[0] * max(texts.shape) * np.finfo(np.float32).eps).sum())
     leading = np.ascontiguousarray(directions[:rank].T.astype(np.float32))
-    # So are such small entries; a text of those words alone would else get a cosine made of them.
+    # Entries this small are rounding errors, too: a text of such words alone must not get a cosine.
     leading[np.abs(leading) < 8 * np.finfo(np.float32).eps] = 0
     return leading
 
@@ -281,7 +281,7 @@ def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float
         for block in row_blocks(texts):
             rows = block.astype(np.float64)
             products += (rows.T @ rows).toarray()
-    else:  # mapped ones are few here, and all of them are looked at together
+    else:  # mapped texts: a sample, processed at once
         X = texts.astype(np.float64)
         products = (X.T @ X if by_words else X @ X.T).toarray()
     last = products.shape[0] - 1
@@ -291,7 +291,9 @@ def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float
     length = np.linalg.norm(directions, axis=0)
     directions = np.divide(directions, length, out=np.zeros_like(directions), where=length > 0)
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(n)]
-    return size, (directions * np.where(largest < 0, -1.0, 1.0)).T  # each has its largest entry positive
+    return size, (
+        directions * np.where(largest < 0, -1.0, 1.0)
+    ).T  # signs: the largest entry of each direction is positive
 
 
 def _rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) -> float:
@@ -310,10 +312,10 @@ def _losses(
 ) -> NDArray[np.float64]:
     """Rank losses (n_widths, n_alphas): a text is folded in once, and each width is a part of the widest."""
     latent = np.empty((len(widths), len(prefs)))
-    # In order of queries and better documents, so that few different texts are at hand at a time.
+    # Sort by query and better document: each block then needs few different texts.
     order = np.lexsort((prefs.worse, prefs.better, prefs.query))
     prefs = prefs[order]
-    starts = [0, *widths[:-1]]  # of the directions each width adds
+    starts = [0, *widths[:-1]]  # first direction that each width adds
     buffers = max(1, _LATENT_BYTES // (8 * V.shape[1]))
     everything = np.unique(prefs.query).size + np.unique([prefs.better, prefs.worse]).size
     step = len(prefs) if everything <= buffers else max(1, buffers // 3)

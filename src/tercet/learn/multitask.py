@@ -48,8 +48,8 @@ from tercet.store.digest import digest_of
 from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights import LowRank, Weights
 
-SecondTask = tuple[Any, Preferences | Source]  # its queries and its preferences
-ThirdTask = tuple[Any, Preferences | Source, Any]  # its queries, its preferences and its documents
+SecondTask = tuple[Any, Preferences | Source]  # queries and preferences
+ThirdTask = tuple[Any, Preferences | Source, Any]  # queries, preferences and documents
 
 
 class Turn(NamedTuple):
@@ -60,7 +60,7 @@ class Turn(NamedTuple):
     n_docs: int
     first_query: int = 0
     first_doc: int = 0
-    turned_round: bool = False  # the first task's documents look for its queries
+    turned_round: bool = False  # True if documents of the first task search its queries
 
 
 _NAMES = ("first", "second", "third", "fourth")
@@ -74,7 +74,7 @@ class TakingTurns(Source):
 
     def __init__(self, tasks: Sequence[Turn], margin: float) -> None:
         self.tasks = tuple(tasks)
-        self.margin = margin  # of preferences that have none of their own, where those of another task have
+        self.margin = margin  # margin of preferences without margins, if another task has margins
         self.looks_at_weights = any(task.source.looks_at_weights for task in self.tasks)
         n_steps = self.tasks[0].source.n_steps
         self.n_steps = None if n_steps is None else len(self.tasks) * n_steps
@@ -320,7 +320,7 @@ class MultiTaskRanker(SgdRanker):
         other_tasks = [task[1] for task in (second, third) if task is not None]
         other_tasks += [] if reverse is None else [reverse]
         for task_prefs in other_tasks:
-            as_preferences(task_prefs)  # what is wrong with them is told before a step is taken
+            as_preferences(task_prefs)  # errors are raised before the first step
         joined = self._joined(queries, docs, ArraySource(prefs), second, third, reverse, in_order=True)
         self._train_on(self._state_to_go_on(queries, docs), *joined, len(prefs) * (1 + len(other_tasks)))
         return self
@@ -426,4 +426,6 @@ class MultiTaskRanker(SgdRanker):
 
     def _keep(self, state: State, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         super()._keep(state, Q, D)
-        self.n_features_in_, self.n_doc_features_ = state.shape  # of the first task, not of what was joined
+        self.n_features_in_, self.n_doc_features_ = (
+            state.shape
+        )  # numbers of the first task, not of the joined vocabulary

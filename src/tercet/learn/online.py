@@ -27,7 +27,7 @@ from tercet.learn.matrices import kernel_rows
 from tercet.weights import Sparse, Weights
 from tercet.weights.value import unit_of
 
-CHUNK = 4096  # preferences that are planned at once
+CHUNK = 4096  # preferences planned at once
 LEAST_SLOTS = 1024
 
 

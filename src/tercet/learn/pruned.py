@@ -26,7 +26,7 @@ from tercet.store.codec import decode, encode
 from tercet.weights import Sparse, Weights
 from tercet.weights.base import row_blocks
 
-_ENTRIES_AT_ONCE = 1 << 20  # of W, looked at together when rows are pruned
+_ENTRIES_AT_ONCE = 1 << 20  # entries of W pruned at once
 _BYTES_OF_ENTRY = 8  # a value and its column
 
 
@@ -66,7 +66,7 @@ class PrunedState(State):
         return int(np.count_nonzero(self.inner.W if isinstance(self.inner, DenseState) else self.inner.entries.data))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
+        return self.inner.kernel_input(Q, D)  # pruning does not change the order of columns
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         start, n = 0, len(chunk.query)
@@ -77,7 +77,7 @@ class PrunedState(State):
             stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + start)])
             self.inner.run(inputs, chunk.part(start, stop), tally)
             if not np.isfinite(tally).all():
-                return  # diverged: the loop says so, and there is nothing to choose from
+                return  # diverged: the loop raises the error
             start = stop
             self.inner.step = self.step + start
             n_kept = dict(self.cuts).get(self.inner.step)
@@ -94,7 +94,7 @@ class PrunedState(State):
 
     def snapshot(self) -> Weights:
         weights = self.inner.snapshot()
-        if isinstance(self.inner, DenseState) and self.is_pruned:  # no row had more entries than may stay
+        if isinstance(self.inner, DenseState) and self.is_pruned:  # no row had more entries than allowed
             return Weights([Sparse(weights=weights.sparse)])
         return weights
 
@@ -241,7 +241,7 @@ def largest_of_rows(W: NDArray[np.float32] | sparse.csr_array, n_kept: int) -> s
     kept_values, kept_columns = np.empty((n, n_kept), dtype=np.float32), np.empty((n, n_kept), dtype=np.int32)
     for rows in row_blocks(n, width, most_entries=_ENTRIES_AT_ONCE):
         sizes = np.abs(values[rows])
-        sizes[np.isnan(sizes)] = np.inf  # the loss of the next step tells of it
+        sizes[np.isnan(sizes)] = np.inf  # the loss of the next step shows the divergence
         least = np.partition(sizes, width - n_kept, axis=1)[:, width - n_kept, None]
         largest = sizes >= least
         tied = np.flatnonzero(np.count_nonzero(largest, axis=1) > n_kept)

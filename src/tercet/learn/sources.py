@@ -41,7 +41,7 @@ from tercet.store.digest import digest_of
 from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights import Weights
 
-BLOCK = 8192  # preferences drawn at once; part of what "same seed, same bits" means
+BLOCK = 8192  # preferences drawn at once; another number would change the preferences of a seed
 
 DrawnBy = Literal["blocks", "counters"]
 
@@ -60,7 +60,7 @@ class Source(ABC):
     """
 
     n_steps: int | None
-    looks_at_weights: bool = False  # whether what it gives depends on them
+    looks_at_weights: bool = False  # True if the preferences depend on the weights
 
     @abstractmethod
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
@@ -145,7 +145,7 @@ class SampledSource(Source):
         self.drawn_by: DrawnBy = "blocks"
         self._block = -1
         self._drawn: Preferences | None = None
-        self._placed: Sampler | None = None  # the sampler, ready to be drawn from by counters
+        self._placed: Sampler | None = None  # the sampler for draws by counters
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n_steps: int, *, random_state: int = 0) -> SampledSource:

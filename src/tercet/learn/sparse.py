@@ -38,9 +38,9 @@ from tercet.weights.base import row_blocks
 
 DENSITY_TOLERANCE = 0.1
 MOST_SEARCH_FITS = 16
-REBASE_EVERY = 2048  # steps between two looks at the shrinkage handed out
-LARGEST_CUM = 1.0  # shrinkage above this is taken from the levels; a larger sum would cost levels their last digits
-# Fields of the states of older files: of a W around a fixed identity, and of a W thinned while learning.
+REBASE_EVERY = 2048  # steps between two checks of the shrinkage handed out
+LARGEST_CUM = 1.0  # larger shrinkage is subtracted from the levels, so that levels keep their last digits
+# Removed fields of older files: of a W around a fixed identity, and of a W thinned while learning.
 _OLDER_FIELDS = ("around_identity", "frozen", "thin_to", "thin_over")
 
 
@@ -314,7 +314,7 @@ class SparseRanker(SgdRanker):
                 raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")
             self.l1_ = float(self.l1)
         if self.density is None:
-            self.l1_ = float(self.l1)  # as it may have been set since
+            self.l1_ = float(self.l1)  # `set_params` may have changed l1
         if hasattr(self, "_state"):
             state = self._sparse_state
             state.l1, state.shrink_every = self.l1_, int(self.shrink_every)
@@ -488,7 +488,7 @@ def _next_l1(
     if denser is None or sparser is None:
         return l1 * (4.0 if sparser is None else 0.25)
     low, high = np.log(denser[0]), np.log(sparser[0])
-    nearest_zero = 1e-12  # everything may have died
+    nearest_zero = 1e-12  # all weights may be zero
     a, b = np.log(denser[1]), np.log(max(sparser[1], nearest_zero))
     share = np.clip((a - np.log(density)) / (a - b), 0.1, 0.9)
     return float(np.exp(low + share * (high - low)))

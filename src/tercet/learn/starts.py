@@ -19,14 +19,16 @@ from tercet.learn.matrices import by_document_frequency
 from tercet.learn.sources import SampledSource, Source
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
-Factors = tuple[NDArray[np.float32], NDArray[np.float32]]  # of query and of document words, a word's in one row
+Factors = tuple[
+    NDArray[np.float32], NDArray[np.float32]
+]  # factors of query words and of document words, one row per word
 
 # Query and document words whose factors stay zero, 1 for each such word.
 Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
-CLASS_PENALTY = 1.0  # of class scores, in units of the mean squared length of the texts
-CLASS_SCALE = 3.0  # of U'U, so that what the classes tell apart keeps the margin and is left alone
+CLASS_PENALTY = 1.0  # ridge penalty of class scores, in units of the mean squared length of the texts
+CLASS_SCALE = 3.0  # scale of U'U: texts that the classes separate exceed the margin and cause no steps
 
 # Squared length of a latent direction, over the words of both sides, where cosines are learned from other than noise.
 COSINE_SQUARE = 50.0
@@ -48,7 +50,7 @@ def latent_directions(
             f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
             f"n_components is {n_components}"
         )
-    seed = int(seed) % 2**32  # scikit-learn takes no larger one
+    seed = int(seed) % 2**32  # the largest seed of scikit-learn
     if keep is not None:
         D = sparse.csr_array((D.data * keep[D.indices], D.indices, D.indptr), shape=D.shape)
     _, size, directions = randomized_svd(D, n_components, n_iter=2, random_state=seed)
@@ -96,7 +98,9 @@ def class_scores(
     and z(q)'z(d) of the chance that two texts belong to the same class. Each class has a column. More classes than
     ``n_components`` share columns: each class has a random direction of length 1, nearly orthogonal to the others.
     """
-    from sklearn.linear_model import Ridge  # few start from classes, and it loads much
+    from sklearn.linear_model import (
+        Ridge,
+    )  # imported here: the module loads many others, and few fits start from classes
 
     texts = sparse.csr_array(D[labeled.rows], dtype=np.float64)
     if keep is not None:

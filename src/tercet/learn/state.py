@@ -20,7 +20,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
-Steps = Annotated[int, Bounds(least=0, most=2**53)]  # a number of them, where it is saved; rates are counted in floats
+Steps = Annotated[int, Bounds(least=0, most=2**53)]  # saved number of steps; rates count steps in floats
 
 
 @dataclass(frozen=True)

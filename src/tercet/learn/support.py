@@ -19,7 +19,7 @@ from tercet.store.fields import csr_problem
 from tercet.store.schema import Csr, Shape
 from tercet.weights import Sparse, Weights
 
-LONG_ROW = 2  # entries of a row for each word of two documents, from which an array of all pairs is faster
+LONG_ROW = 2  # entries of a row per word of two documents from which an array of all pairs is faster
 
 
 @dataclass(eq=False)
@@ -44,7 +44,9 @@ class SupportState(State):
     def observe(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         n, m = self.shape
         n_words = 2 * D.nnz / max(1, D.shape[0])  # of two documents
-        n_entries = np.diff(self.entries.indptr)[Q.indices].sum() / max(1, Q.nnz)  # of the row of a query's word
+        n_entries = np.diff(self.entries.indptr)[Q.indices].sum() / max(
+            1, Q.nnz
+        )  # mean entries in the row of a query's word
         self._in_array = 4 * n * m <= self.max_array and n_entries > LONG_ROW * n_words
 
     def _positions(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

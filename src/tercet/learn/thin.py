@@ -15,9 +15,9 @@ from tercet.weights import Diagonal, Identity, LowRank, Sparse, Weights
 # A positive float32 sorts like its bit pattern; the upper bits put sizes into bins an 1/256th apart.
 SIZE_SHIFT = 15
 N_SIZES = 1 << (32 - SIZE_SHIFT)
-_BLOCK_BYTES = 24 * 2**20  # below what the C library returns to the system at once, so that blocks share their memory
-_ROWS_LOOKED_AT = 128  # for a first guess of the threshold
-_MORE = 1.5  # entries that are kept for each that is wanted, before they are sorted out
+_BLOCK_BYTES = 24 * 2**20  # below the mmap threshold of the C library, so that blocks reuse memory
+_ROWS_LOOKED_AT = 128  # sampled rows for a first guess of the threshold
+_MORE = 1.5  # entries collected per requested entry, before the exact selection
 
 
 def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
@@ -42,7 +42,7 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
     if n_entries == 0:
         return sparse.csr_array((n, m), dtype=np.float32)
     edge = edge_bin(largest.counts, n_entries)
-    short = n_entries - int(largest.counts[edge + 1 :].sum())  # to take from the bin at the edge
+    short = n_entries - int(largest.counts[edge + 1 :].sum())  # number to take from the bin at the edge
     bins = size_bins(W.data)
     candidates = np.flatnonzero(bins == edge)
     order = np.argsort(-np.abs(W.data[candidates]), kind="stable")

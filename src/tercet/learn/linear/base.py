@@ -43,7 +43,7 @@ class LinearRanker(FeatureRanker):
 
     _added_parameters: ClassVar[dict[str, Any]] = {"scale_features": False}
     coef_: NDArray[np.float64] = field(init=False)
-    _scale: NDArray[np.float64] | None = field(init=False, default=None)  # what features were divided by; None for 1
+    _scale: NDArray[np.float64] | None = field(init=False, default=None)  # divisor of each feature; None for 1
 
     def fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Learn from the start.

@@ -85,7 +85,7 @@ class MeanRanker(LinearRanker):
     held_out_: Matrix = field(init=False)
 
     def _learn(self, X: Any, queries: Queries) -> None:
-        from tercet.measure import parse_measure  # not before it is needed: it loads much
+        from tercet.measure import parse_measure  # imported here: the module loads many others
 
         measure = parse_measure(self.measure)
         pattern = self._pattern(X)
@@ -97,7 +97,7 @@ class MeanRanker(LinearRanker):
             sizes.append(np.count_nonzero(weights, axis=1))
         means = np.concatenate(values, axis=1).mean(axis=1)
         means = np.where(np.isnan(means), -np.inf, means if measure.higher_is_better else -means)
-        # Of equals the sparser, then the earlier.
+        # Ties: the sparser setting, then the earlier setting.
         best = np.lexsort((np.mean(sizes, axis=0), -means))[: self.n_best]
         weights = _learned(pattern, [settings[position] for position in best], X, queries)
         is_finite = np.isfinite(means[best]) & np.isfinite(weights).all(axis=1)
@@ -245,7 +245,7 @@ def _measured(weights: Matrix, X: Any, queries: Queries, measure: str) -> Matrix
     at_once = max(1, _CELLS_AT_ONCE // len(query))
     for start in range(0, len(weights), at_once):
         block = np.nan_to_num(weights[start : start + at_once])
-        # As queries of their own, so that one call measures all.
+        # Each setting's queries get separate numbers, so that one call measures all settings.
         groups = (query + len(queries) * np.arange(len(block))[:, None]).ravel()
         block_scores = np.ascontiguousarray(scores(rows, block.T).T).ravel()
         values = measure_rows(np.tile(grades, len(block)), block_scores, groups, measure).values

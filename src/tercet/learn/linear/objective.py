@@ -21,7 +21,9 @@ class PairObjective:
 
     def __init__(self, X: Any, queries: Queries) -> None:
         in_order = len(queries.rows) == X.shape[0] and (queries.rows == np.arange(X.shape[0])).all()
-        self.X = (X if in_order else X[queries.rows]).astype(np.float64, copy=False)  # once, not in every product
+        self.X = (X if in_order else X[queries.rows]).astype(
+            np.float64, copy=False
+        )  # converted once, not in every product
         self._queries = queries.arrays()
         self._scale = 1.0 / int(queries.n_pairs.sum())
 
@@ -95,7 +97,7 @@ class PairObjective:
         largest = 0.0
         for _ in range(n_rounds):
             scores = self.scores(v / np.linalg.norm(v))
-            # Under a margin no score reaches, slopes are linear in the scores but for a constant.
+            # With a margin that no difference of scores reaches, slopes are linear in the scores plus a constant.
             margin = 2.0 * float(np.ptp(scores)) + 1.0
             v = self.gradient(self.slopes(scores, margin)[1] - self.slopes(nothing, margin)[1])
             before, largest = largest, float(np.linalg.norm(v))

@@ -172,7 +172,7 @@ class KernelLeastSquares(FeatureRanker):
         if self.kernel == "precomputed":
             self._places = _positions(X, basis)
         else:
-            # A copy in any case: scores must not change when the caller changes X.
+            # Always copy: scores must not change when the caller changes X.
             self.basis_ = X.copy() if self.n_basis is None else X[basis]
 
     def _forget(self) -> None:
@@ -207,7 +207,7 @@ class KernelLeastSquares(FeatureRanker):
         with np.errstate(over="ignore", invalid="ignore"):
             learned = self._learned(training, training.system.spectrum.coefficients(penalties))
         check_finite(learned)
-        return RLSPath(penalties, learned, copy(self))  # a copy, which another fit of this ranker does not change
+        return RLSPath(penalties, learned, copy(self))  # a copy: another fit of this ranker must not change the path
 
     def leave_query_out(self, l2s: ArrayLike) -> Matrix:
         """Return scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
@@ -237,7 +237,7 @@ class KernelLeastSquares(FeatureRanker):
     def _saved_params(self) -> dict[str, Any]:
         params = super()._saved_params()
         if params["n_basis"] is not None:
-            params["n_basis"] = np.asarray(params["n_basis"]).tolist()  # a number, or whatever holds row numbers
+            params["n_basis"] = np.asarray(params["n_basis"]).tolist()  # a number, or a sequence of row numbers
         return params
 
     def _weights(self) -> dict[str, NDArray[Any]]:

@@ -35,14 +35,14 @@ from tercet.learn.rls.kernels import Columns, Matrix, Rows
 
 Vector = NDArray[np.float64]
 
-BYTES_AT_ONCE = 2**24  # of a block of rows of K
-_NUMBERS_AT_ONCE = 2**16  # of a block that is centered in a cache
+BYTES_AT_ONCE = 2**24  # bytes of a block of rows of K
+_NUMBERS_AT_ONCE = 2**16  # numbers of a block that is centered in a processor cache
 _EPS = float(np.finfo(np.float64).eps)
 # A Cholesky decomposition is taken when no pivot is below this share of the largest diagonal entry.
 _LEAST_PIVOT = 1e-10
-_LEAST_PIVOT_OF_BASIS = 1e-5  # of K_RR, whose condition enlarges errors of Z'Z
+_LEAST_PIVOT_OF_BASIS = 1e-5  # least pivot of K_RR; a bad condition of K_RR amplifies errors of Z'Z
 _LEAST_PIVOT_OF_BLOCK = 1e-6  # of rows left out
-_INDEPENDENT = 1e-13  # smallest share of its norm that a basis function must have for itself
+_INDEPENDENT = 1e-13  # least share of a basis function's norm outside the span of the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class Comparisons:
             start, end = self.starts[first], self.starts[last]
             parts = [slice(at, min(at + at_once, end)) for at in range(start, end, at_once)]
             mean = 0.0
-            if len(parts) > 1:  # a query of more rows than a block is read twice
+            if len(parts) > 1:  # a query with more rows than a block is read twice
                 mean = sum(columns.block(run_of(self.rows[part])).sum(axis=0) for part in parts) / (end - start)
             for part in parts:
                 Z = columns.block(run_of(self.rows[part]))
@@ -273,13 +273,13 @@ class SparseSystem(System):
 
     def __init__(self, columns: Columns, basis_gram: Matrix, comparisons: Comparisons) -> None:
         self.columns, self.comparisons = columns, comparisons
-        self.gram, self.right = comparisons.moments(columns)  # the gram's lower triangle only
-        self.basis_gram = basis_gram.T  # symmetric, so that this is nothing but its Fortran order
+        self.gram, self.right = comparisons.moments(columns)  # only the lower triangle of gram
+        self.basis_gram = basis_gram.T  # symmetric: the transpose only changes to Fortran order
         for each in (self.gram, self.right, self.basis_gram):
             check_finite(each)
 
     def solve(self, l2: float) -> Vector:
-        scale = max(1.0, l2)  # so that no l2 is too large
+        scale = max(1.0, l2)  # avoids overflow for a large l2
         matrix = self.basis_gram * (l2 / scale)  # equation 8: Z'Z + λ K_RR
         matrix += self.gram / scale if scale > 1.0 else self.gram
         solution = cholesky_solution(matrix, self.right / scale, _LEAST_PIVOT * largest_of(matrix))
@@ -323,9 +323,9 @@ class FullSystem(System):
             block = self.columns.block(run_of(rows[part]))
             K[part] = block if in_order else block[:, rows]
         check_finite(K)
-        # How far rounding of K moves eigenvalues of C K C', which may be far smaller where a kernel is nearly flat.
+        # Bound of the effect of rounding K on eigenvalues of C K C'. Eigenvalues may be far smaller for a flat kernel.
         self.noise = _EPS * len(rows) * float(K.diagonal().max(initial=0.0)) * self.comparisons.strength
-        # A symmetric matrix in C order is one in Fortran order, which LAPACK then need not copy.
+        # The transpose of a symmetric matrix in C order is in Fortran order: LAPACK does not copy it.
         return self.comparisons.dual(K).T
 
     def solve(self, l2: float) -> Vector:
@@ -395,7 +395,7 @@ def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
         raise InputError(_not_positive(float(gram.diagonal().min())))
     if largest <= 0.0:
         raise InputError("the kernel of every basis vector with itself is 0; there is nothing to learn from")
-    # dpstrf looks at the diagonal only; its pivots fall.
+    # dpstrf pivots by the diagonal only; pivots fall.
     pivoted, pivots, rank, _ = lapack.dpstrf(gram, tol=_INDEPENDENT * largest, lower=1)
     chosen = pivots[:rank].astype(np.int64) - 1
     factor = np.tril(pivoted[:rank, :rank])
