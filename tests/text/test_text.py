@@ -445,8 +445,8 @@ class TestDamage:
 
     def test_wrong_analyzer(self):
         meta, arrays = self.state()
-        self.refused(meta | {"analyzer": meta["analyzer"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
-        self.refused(meta | {"analyzer": None}, arrays, "analyzer is None; expected a mapping")
+        self.refused(meta | {"analyser": meta["analyser"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
+        self.refused(meta | {"analyser": None}, arrays, "analyser is None; expected a mapping")
 
     @pytest.mark.parametrize(
         ("name", "wrong"),

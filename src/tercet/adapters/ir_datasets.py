@@ -57,7 +57,7 @@ def _load(library: Any, name: str) -> Any:
     try:
         return library.load(name)
     except KeyError as error:
-        near = sorted(other for other in library.registry if other.split("/")[0] == name.split("/")[0])[:8]
+        near = sorted(dataset for dataset in library.registry if dataset.split("/")[0] == name.split("/")[0])[:8]
         hint = f"; there are {', '.join(near)}" if near else ""
         raise InputError(f"ir_datasets knows no data set {name!r}{hint}") from error
 

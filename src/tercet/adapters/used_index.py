@@ -251,7 +251,7 @@ def _rejections(ids: Sequence[str], rejected: Sequence[str]) -> list[Pair]:
     """Preferences of the next documents of a list over rejected documents."""
     pairs = []
     for doc_id in rejected:
-        rest = [other for other in ids if other not in rejected]
-        below = [other for other in rest if doc_id in ids and ids.index(other) > ids.index(doc_id)]
-        pairs += [(other, doc_id) for other in (below or rest)[:_REJECTED_BELOW]]
+        rest = [better_id for better_id in ids if better_id not in rejected]
+        below = [better_id for better_id in rest if doc_id in ids and ids.index(better_id) > ids.index(doc_id)]
+        pairs += [(better_id, doc_id) for better_id in (below or rest)[:_REJECTED_BELOW]]
     return pairs

@@ -64,11 +64,11 @@ class Sampler(ABC):
 
     def placed(self, xp: Any) -> Self:
         """Return the sampler with its arrays in the memory of ``xp``."""
-        other = copy(self)
+        placed_copy = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
-                setattr(other, name, xp.asarray(value))
-        return other
+                setattr(placed_copy, name, xp.asarray(value))
+        return placed_copy
 
 
 class LabelSampler(Sampler):
@@ -531,9 +531,9 @@ class MixtureSampler(Sampler):
         return query, better, worse
 
     def placed(self, xp: Any) -> Self:
-        other = copy(self)
-        other.samplers = [sampler.placed(xp) for sampler in self.samplers]
-        return other
+        placed_copy = copy(self)
+        placed_copy.samplers = [sampler.placed(xp) for sampler in self.samplers]
+        return placed_copy
 
 
 def _check_labels(labels: Sequence[Any]) -> None:

@@ -48,7 +48,7 @@ class Gpu:
         self._copies = xp.cuda.Stream(non_blocking=True)
 
     def describe(self) -> str:
-        """Name, memory, driver and compiler, for benchmarks."""
+        """Return name, memory, driver and compiler, for benchmarks."""
         runtime = self.xp.cuda.runtime
         driver, cuda = (
             f"{v // 1000}.{v % 1000 // 10}" for v in (runtime.driverGetVersion(), runtime.runtimeGetVersion())

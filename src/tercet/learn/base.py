@@ -411,8 +411,8 @@ class SgdRanker(TermPairRanker):
         try:
             learned = run.go((), type(self).__name__, self.verbose)
         except BaseException:
-            # The state is advanced in place; should it diverge, the ranker counts as not fitted. What is refused before
-            # the first step leaves it as it was.
+            # Steps change the state in place: after divergence the ranker is not fitted. An error before the first step
+            # leaves the state unchanged.
             if run.begun:
                 self._forget()
             raise

@@ -183,9 +183,9 @@ class Results(list[Hit]):
         return frame_of(columns)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{hit.doc_id!r}: {hit.score:.4g}" for hit in self[:_HITS_SHOWN])
+        first_hits = ", ".join(f"{hit.doc_id!r}: {hit.score:.4g}" for hit in self[:_HITS_SHOWN])
         rest = f", … {len(self) - _HITS_SHOWN:,} more" if len(self) > _HITS_SHOWN else ""
-        return f"Results({shown}{rest})"
+        return f"Results({first_hits}{rest})"
 
     def _repr_html_(self) -> str:
         stored_fields = [hit.stored_fields for hit in self[:_ROWS_SHOWN]]

@@ -196,11 +196,11 @@ class Mapped(Part):
 
     def sharing(self, others: Sequence[Part]) -> Part:
         meta, arrays = encode(self.part)
-        for other in others:
-            if other.inner is not None:
-                other_meta, other_arrays = encode(other.inner)
+        for candidate in others:
+            if candidate.inner is not None:
+                other_meta, other_arrays = encode(candidate.inner)
                 if other_meta == meta and all(same_bits(arrays[name], other_arrays[name]) for name in arrays):
-                    return replace(self, part=other.inner)
+                    return replace(self, part=candidate.inner)
         return self
 
 

@@ -156,7 +156,7 @@ def kernel_features(X: Any) -> Features:
 
 
 def _read_only(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    # As memory-mapped rows are: a kernel is compiled for each kind of array.
+    # Read-only like memory-mapped rows: a kernel is compiled for each kind of array.
     view = np.ascontiguousarray(array, dtype=dtype).view()
     view.flags.writeable = False
     return view

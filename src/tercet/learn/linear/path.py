@@ -108,7 +108,7 @@ def l1_path(
         values = values if pattern._penalty_name == "radius" else values[::-1]
     rankers = []
     for value in values.tolist():
-        fitted = copy(pattern)  # far cheaper than a clone
+        fitted = copy(pattern)  # much cheaper than a clone
         setattr(fitted, pattern._penalty_name, value)
         fitted._check_params()
         fitted._learn(features, queries)

@@ -344,7 +344,7 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
     [1.0, 0.0, 0.9, 0.1]
     """
 
-    # It is scored as a regressor, by R².
+    # A regressor is scored by R².
     __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": UNUSED}
     _compares_within_queries = False
 
