@@ -262,7 +262,7 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
             name, weight = field, 1.0
         name = name or field
         if name in weights:
-            raise click.UsageError(f"--field {name} is there twice")
+            raise click.UsageError(f"--field {name} is named twice")
         weights[name] = weight
     return weights
 

@@ -91,7 +91,7 @@ def _write_run(index: BaseIndex, queries: Path, output: Path, k: int) -> None:
     empty = sum(not hits for hits in run.values())
     echo(f"{output}: {len(run):,} queries, up to {k:,} documents each")
     if empty:
-        echo(f"note: {empty:,} queries found nothing and have no line", err=True)
+        echo(f"note: {empty:,} queries have no results and no line in the run", err=True)
 
 
 def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
