@@ -65,4 +65,4 @@ def test_what_cannot_be_is_said(folder):
     assert "no column 'price'; they have 'title', 'text' and 'downloads'" in result.output
     result = run("fit", *files, "--field", "title", "--field", "title:2", "-o", folder / "model")
     assert result.exit_code == 2
-    assert "--field title is there twice" in result.output
+    assert "--field title is named twice" in result.output

@@ -58,7 +58,7 @@ def test_search_with_reasons(index: Path) -> None:
 def test_many_queries_become_a_run(index: Path, data: Path, tmp_path: Path) -> None:
     output = ok("search", index, "--queries", data / "queries.jsonl", "-o", tmp_path / "run.trec", "-k", 3)
     assert "3 queries, up to 3 documents each" in output
-    assert "1 queries found nothing" in output
+    assert "1 queries have no results" in output
     found = read_run(tmp_path / "run.trec")
     assert found == {qid: best for qid, best in Index.open(index).search_many(queries_of(data), 3).items() if best}
 

@@ -79,7 +79,7 @@ def test_lists_count_from_a_time_on(log):
     assert [duel["promotion"] for duel in output["duels"]] == [1]
     result = run("eval", "--interleaved", log, "--since", "yesterday")
     assert result.exit_code == 2
-    assert "'yesterday' is no time" in result.output
+    assert "'yesterday' is not a time" in result.output
 
 
 def test_lists_left_out_and_visits_that_wait_are_counted(tmp_path):

@@ -24,7 +24,7 @@ def show_duels(log: Path, since: str | None, settle_after: float, as_json: bool)
     """Print the winner by the clicks in a log of interleaved lists, with its confidence."""
     moment = None if since is None else moment_in(since)
     if since is not None and moment is None:
-        raise click.UsageError(f"--since {since!r} is not a time; expected ISO 8601, as in 2026-11-16 or 2026-11-16T12:00Z")
+        raise click.UsageError(f"--since {since!r} is not a time; expected ISO 8601: 2026-11-16 or 2026-11-16T12:00Z")
     tally = read_duels(log, 0.0 if moment is None else moment.timestamp(), settle_after)
     if as_json:
         echo(json.dumps(_meta(tally), indent=2))
