@@ -129,7 +129,9 @@ def test_a_session_that_comes_a_thousand_times_is_left_out():
     log = ClickLog(usual * 2, sessions=tuple(f"s{number}" for number in range(300)) + ("crawler",) * 300)
     [odd] = odd_sessions(log)
     assert (odd.name, odd.n_lists, odd.reason) == ("crawler", 300, "comes too often")
-    assert len(without_odd_sessions(log).impressions) == 300
+    cleaned = without_odd_sessions(log)
+    assert len(cleaned.impressions) == 300
+    assert "left out 1 session (comes too often)" in cleaned.notes[-1]
 
 
 def test_a_log_of_nothing_else_is_kept():

@@ -118,7 +118,7 @@ ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight", "sour
 CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomized", "expected")
 
 
-def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _stored(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     """Return a callback that stores an option about tables for `table_settings`."""
 
     def note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -130,7 +130,7 @@ def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 def _listed_columns(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
     columns = tuple(name.strip() for names in value for name in names.split(","))
-    _said("text")(context, parameter, tuple(name for name in columns if name))
+    _stored("text")(context, parameter, tuple(name for name in columns if name))
 
 
 def _columns_by_role(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
@@ -139,10 +139,10 @@ def _columns_by_role(context: click.Context, parameter: click.Parameter, value: 
         if role not in ("id", "text", *ROLES, *CLICK_ROLES) or not column:
             listed = ", ".join(("id", "text", *ROLES, *CLICK_ROLES))
             raise click.BadParameter(f"expected ROLE=COLUMN with a role of {listed}; got {role!r}")
-    _said("id")(context, parameter, columns.pop("id", None))
+    _stored("id")(context, parameter, columns.pop("id", None))
     if "text" in columns:
         _listed_columns(context, parameter, (columns.pop("text"),))
-    _said("columns")(context, parameter, columns or None)
+    _stored("columns")(context, parameter, columns or None)
 
 
 def _bad_rows(context: click.Context, parameter: click.Parameter, value: int) -> None:
@@ -247,7 +247,7 @@ evidence_table_options = together(  # tables without documents
     click.option(
         "--encoding",
         expose_value=False,
-        callback=_said("encoding"),
+        callback=_stored("encoding"),
         help="Encoding of tables.  [default: UTF-8 or UTF-16]",
     ),
     click.option(
@@ -265,7 +265,7 @@ table_options = together(
         "--id",
         "id_column",
         expose_value=False,
-        callback=_said("id"),
+        callback=_stored("id"),
         metavar="COLUMN",
         help="Column of the ids.  [default: by name]",
     ),

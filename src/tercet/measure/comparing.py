@@ -64,7 +64,7 @@ class Comparison:
     contrasts : the tests, by measure and pair
     method : name of the test
     missing : system name -> judged queries without a result of the system, if any
-    left_out : judged queries left out for lack of a result
+    left_out : judged queries left out, because a system has no result
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Details of a report beside its table, of texts (`Details`) and of feature vectors (`FeatureDetails`).
+"""Details of a report besides the table: `Details` of texts, `FeatureDetails` of feature vectors.
 
 Their fields are the saved format.
 """
@@ -73,7 +73,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Details:
-    """Content of a page beside the table.
+    """Content of a page besides the table.
 
     Attributes
     ----------

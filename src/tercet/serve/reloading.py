@@ -74,7 +74,7 @@ class Reloader:
         self._look.set()
 
     def look(self, anew: bool = False) -> bool:
-        """Serve a new index on disk and return True; return False if nothing is new or the index is refused.
+        """Serve a new index on disk. Return True if the index is new and can be served.
 
         ``anew`` also opens a folder without changed files.
         """

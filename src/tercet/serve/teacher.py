@@ -34,9 +34,9 @@ _ENGINE_SECONDS: Final = 2.0  # between attempts while an engine does not answer
 
 
 class Overlay:
-    """Fold of actions over one index: the online learner learns words, memory remembers the queries of uses.
+    """Overlay of actions on an index: the online learner learns words, and memory remembers the queries of uses.
 
-    Actions that are part of the model are left out; documents that the index lacks are skipped.
+    Actions in the model are left out. Documents outside the index are skipped.
     """
 
     def __init__(self, base: Served, store: str, rule: OnlineRule = RULE) -> None:
