@@ -280,8 +280,7 @@ def _learn(project: Project, folders: Folders) -> None:
     model = fit_texts(docs, clicks=log, options={**options, "verbose": True})
     report = model.report
     assert report is not None
-    report = replace(report, decision=report.decision.removesuffix(next_step(model)).rstrip())  # `tercet up` takes the
-    next step itself
+    report = replace(report, decision=report.decision.removesuffix(next_step(model)).rstrip())  # `up` takes the step
     echo(str(report))
     is_first = not index.promotions
     if is_first:
