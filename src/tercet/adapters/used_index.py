@@ -23,7 +23,7 @@ from tercet.serve.teacher import RULE, Overlay
 # Fewer pairs of words per preference keep responses fast; the margin is large enough next to scores of memory.
 _RULE: Final = replace(RULE, pairs=64, least_margin=0.1)
 _LISTS: Final = 1_000  # remembered result lists; use of an older list is not learned
-_REJECTED_BELOW: Final = 3  # documents ranked above a rejected document when a list had no answer
+_REJECTED_BELOW: Final = 3  # documents preferred to each rejected document
 _TOKEN_BYTES: Final = 6
 
 

@@ -163,7 +163,7 @@ def converted_columns(
 
 
 def column_batches(table: DataTable, names: Sequence[str], refused: Refused | None = None) -> Iterator[ColumnBatch]:
-    """Yield batches of many rows; the row reader goes on where CSV is broken."""
+    """Yield batches of many rows; the row reader takes over at broken CSV."""
     n_read, at_once = 0, ROWS_AT_ONCE
     if isinstance(table, CsvTable):
         try:

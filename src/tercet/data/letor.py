@@ -229,7 +229,7 @@ class LetorStream:
 
 
 def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], list[TextBlock]]:
-    """Split blocks before the last query, which may go on."""
+    """Split blocks before the last query; the last query may continue in the next block."""
     last_qid = blocks[-1].run_qids[-1]
     for i in range(len(blocks) - 1, -1, -1):
         block = blocks[i]
@@ -312,7 +312,7 @@ def as_numbers(ids: NDArray[Any]) -> NDArray[Any]:
 
 
 def id_array(qid: ArrayLike) -> NDArray[Any]:
-    """Return ids as an array of strings or integers, also those of an object column."""
+    """Return ids, also of an object column, as an array of strings or integers."""
     ids = _as_array(qid, "qid")
     if ids.dtype.kind == "O" and ids.ndim == 1:
         values = ids.tolist()

@@ -126,7 +126,7 @@ def width_of(blocks: Iterable[TextBlock]) -> int:
 
 
 def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
-    """Return True if a dense array is the default for so many values."""
+    """Return True if a dense array is the default for this number of values."""
     return n_values >= LOWEST_DENSE_SHARE * n_rows * n_features
 
 

@@ -52,7 +52,7 @@ _BREAKS_A_ROW = re.compile(r"[\t\n\r]")
 
 
 class DamagedBzip2(Exception):
-    """Damage of a bzip2 stream, told from an error of the disk; without a text for a truncated stream."""
+    """Damage of a bzip2 stream, as opposed to a disk error; the message of a truncated stream is empty."""
 
 
 PACKING_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, DamagedBzip2)

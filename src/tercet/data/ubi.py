@@ -235,7 +235,7 @@ class GrowingUbi:
             )
 
     def lists(self) -> Iterator[LoggedList]:
-        """Yield new lists of sufficient age; after a FormatError of a line, the next call goes on behind the line."""
+        """Yield new lists of sufficient age; after a FormatError of a line, the next call continues after the line."""
         until = self._clock() - self._click_seconds
         self.waits = False
         while True:

@@ -126,7 +126,7 @@ def _type_of(value: Deferred, context: Any) -> Any:
 
 
 class KernelLocator(_CacheLocator):
-    """Numba's interface for the location of cached code: `cache_folder`, whose name stands for the sources."""
+    """Numba's interface for the location of cached code: `cache_folder`, named by a digest of the sources."""
 
     def __init__(self, py_file: str, first_line: int) -> None:
         self._py_file = py_file  # named in Numba's warnings about code without a cache

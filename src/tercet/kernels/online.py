@@ -54,7 +54,7 @@ def fill_table(table, keys, weights):
 
 @in_order
 def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, slots):
-    """``q' W x`` for the sparse x (cols, vals, n); ``slots`` (int64) get those of its pairs, by rising key."""
+    """``q' W x`` for the sparse x (cols, vals, n); ``slots`` (int64) receives the slots of the pairs, by rising key."""
     total = 0.0
     for a in range(q_terms.size):
         expanded = 0.0

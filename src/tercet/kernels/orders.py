@@ -59,7 +59,7 @@ def count_pairs(y, scores, starts, counts):
 def pair_counts(
     scores: NDArray[np.float64], y: NDArray[np.float64], query: NDArray[np.int64], n_queries: int
 ) -> NDArray[np.int64]:
-    """Of each query: pairs, those in opposite order, of equal grade, of equal score, of both (n_queries, 5).
+    """Count pairs of each query: all, in opposite order, of equal grade, of equal score, of both (n_queries, 5).
 
     ``query`` has the number of each row's query, from 0 up.
     """

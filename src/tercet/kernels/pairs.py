@@ -21,7 +21,7 @@ SMALL_TREE = 9  # up to 8 grades
 
 
 class QueryDocs(NamedTuple):
-    """The documents of all queries, those of query q in ``starts[q] … starts[q + 1]``."""
+    """Documents of all queries; documents of query q are ``starts[q] … starts[q + 1]``."""
 
     rows: NDArray[Any]  # int64 (n,), row numbers
     starts: NDArray[Any]  # int64 (n_queries + 1,)

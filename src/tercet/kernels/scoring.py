@@ -154,7 +154,7 @@ def score_pairs_dense(Q, D, W, scores):
 
 @kernel
 def expand_hashed(Q, table, width, expanded):
-    """Like `expand_dense` for W[s, t] = table[(start of s + t) mod H]: a row of W lies in the table as it is.
+    """Like `expand_dense` for W[s, t] = table[(start of s + t) mod H]: a row of W is a contiguous part of the table.
 
     Q has the start of each of its words, 0 <= start < H, in place of the word.
     """

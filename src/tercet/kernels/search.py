@@ -149,7 +149,7 @@ def search_segments(table, lengths, words, union, base, slack, scratch, heap, ca
 
 @kernel
 def search_segments_for_all(table, lengths, words, query, union, scratch, heaps, candidates, sizes):
-    """`search_segments` without a base for many queries, each with a heap of its own, at last sorted, best first.
+    """`search_segments` without a base for many queries, each with a separate heap, sorted best first at the end.
 
     query   (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
     heaps   a `Heap` of arrays (n_queries, k); with sizes (n_queries,) changed in place

@@ -31,7 +31,7 @@ def _sift_down(heap_score, heap_row, size, score, row):
 
 @helper
 def _sift_up(heap_score, heap_row, size, score, row):
-    """Put an entry behind the last of a heap of a size and let the entry rise to its place."""
+    """Append an entry to a heap of ``size`` entries, and move the entry up to its position."""
     slot = size
     while slot > 0:
         up = (slot - 1) // 2

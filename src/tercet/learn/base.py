@@ -189,7 +189,7 @@ class TermPairRanker(Ranker):
     # -- before learning ----------------------------------------------------------------------------------------
 
     def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
-        """Return about how many numbers a step reads and writes, for a query and two documents of so many words.
+        """Estimate the numbers that a step reads and writes, by the number of words of a query and of two documents.
 
         By default a step takes all pairs of words. Entries of W lie far apart in memory, therefore each counts 50
         times.

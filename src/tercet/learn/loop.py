@@ -76,7 +76,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Prepare, before the first look at the state; a checkpoint may have replaced the state."""
+        """Prepare before the first read of the state; a checkpoint may have replaced the state."""
 
     @abstractmethod
     def step(self, limit: int) -> tuple[float, float]:

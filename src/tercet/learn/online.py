@@ -33,7 +33,7 @@ LEAST_SLOTS = 1024
 
 @dataclass(frozen=True)
 class OnlineRule:
-    """Sizes of the steps of preferences; the defaults are those of the service.
+    """Sizes of the steps of preferences, with the defaults of the service.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ def latent_directions(
 
 
 def shared_arguments(rankers: Iterable[TermPairRanker], D: sparse.csr_array) -> list[dict[str, Any]]:
-    """Return arguments for the ``fit`` of each ranker on the same documents, which are decomposed once for all."""
+    """Return arguments for the ``fit`` of each ranker; the documents are decomposed once for all rankers."""
 
     @cache
     def directions_of(n_components: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

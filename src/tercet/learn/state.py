@@ -43,7 +43,7 @@ class State(ABC):
         """(n_query_terms, n_doc_terms)"""
 
     def observe(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
-        """Note what must be known of all texts, once, before the first step; most learners need nothing."""
+        """Compute properties of all texts once, before the first step; most learners need none."""
         return
 
     @abstractmethod
@@ -79,7 +79,7 @@ class State(ABC):
     # -- saving: most states are dataclasses whose fields are what is saved ----------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """JSON values and named arrays, not copied, from which training can go on."""
+        """Return JSON values and named arrays, not copied, to resume training from."""
         return encode(self)
 
     @classmethod
@@ -101,7 +101,7 @@ class State(ABC):
         return
 
     def copy(self) -> Self:
-        """The same state, in arrays of its own."""
+        """Return a copy of the state with separate arrays."""
         return type(self).from_state(*self.to_state(), "copy")
 
 

@@ -166,7 +166,7 @@ def edge_bin(counts: NDArray[np.int64], wanted: int) -> int:
 
 
 def _height(weights: Weights) -> int:
-    """Rows that are looked at together."""
+    """Return the number of rows of a block."""
     return max(1, _BLOCK_BYTES // (8 * weights.shape[1]))
 
 

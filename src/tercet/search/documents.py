@@ -31,7 +31,7 @@ _TIER = 8  # segments with at most a power of _TIER documents are joined once th
 
 
 def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -> tuple[Docs, GrowingVocabulary]:
-    """Documents and what tokenizes them: the model that is given, or BM25 of the documents, whose words are counted."""
+    """Return documents and their model: the given model, or BM25 of the documents, with words already counted."""
     if model is not None:
         if analyzer is not None:
             raise InputError("the model has an analyzer of its own; give a model or an analyzer")
@@ -51,7 +51,7 @@ def _texts(entries: Iterator[Any]) -> Iterator[str]:
 
 
 def in_columns(docs: Docs) -> Docs:
-    """Records and frames as `Documents`; texts by id, and documents one after the other, stay what they are."""
+    """Convert records and frames to `Documents`; texts by id and iterables of documents are returned unchanged."""
     if isinstance(docs, Documents | Iterator):
         return docs
     if isinstance(docs, Mapping):
@@ -84,7 +84,7 @@ def check_model(model: Any, allowed: Any) -> None:
 def segments_of_texts(
     docs: Docs, growth: GrowingVocabulary, segment_docs: int, keep_texts: bool, progress: Progress | None
 ) -> Iterator[Segment]:
-    """Segments of at most so many documents; texts of one of them are in memory at a time."""
+    """Yield segments of at most ``segment_docs`` documents; the texts of one segment are in memory at a time."""
     docs = in_columns(docs)
     entries = listed_one_by_one(docs)
     n_read = 0
@@ -207,7 +207,7 @@ def _is_plain_row(q: sparse.csr_array) -> bool:
 
 
 def in_single(D: sparse.csr_array) -> sparse.csr_array:
-    """As an index keeps them; what is too small for that is zero, and a document does not have it."""
+    """Convert values to the float32 of an index; a value that underflows to zero is removed from the document."""
     if D.dtype == np.float32:
         return D
     with np.errstate(over="ignore"):
@@ -247,7 +247,7 @@ def merged(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSe
 
 
 def tiered(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSegment | Segment]:
-    """The same documents in fewer segments, for little work: what many small additions leave behind.
+    """Join small segments, left by many small additions, at little cost.
 
     Neighbors of fewer than 8 documents each are joined once they have 8 together, then those of fewer than 64, and so
     on up to half a segment, so a document is written again once for each power of 8. A segment of which more than
@@ -303,7 +303,7 @@ def _joined(pieces: Sequence[tuple[LiveSegment, np.ndarray[Any, Any]]]) -> LiveS
 
 
 def clashes(entry: LiveSegment, ids: PackedIds) -> list[tuple[int, str]]:
-    """Rows of an entry, alive, whose ids are among others, and those ids."""
+    """Return the live rows of an entry with ids in another array, and the ids."""
     rows, listed = entry.segment.ids.shared(ids)
     alive = ~np.isin(rows, entry.dead)
     return list(zip(rows[alive].tolist(), ids.strings.many(listed[alive]), strict=True))

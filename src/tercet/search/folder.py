@@ -1,4 +1,4 @@
-"""An index on disk: segments that never change, and one bundle that says which of them count.
+"""An index on disk: immutable segments, and one bundle that lists the current segments.
 
 ::
 
@@ -338,7 +338,7 @@ class Folder:
         return name, read_bundle(path).digest
 
     def commit(self, committed: Committed) -> str:
-        """The one moment at which the index changes; returns the digest of what counts from now on."""
+        """Make the change visible, atomically; return the digest of the new commit."""
         meta, arrays = committed.to_state()
         return write_bundle(self.path, kind=INDEX, meta=meta, arrays=arrays, siblings=FOLDERS)
 

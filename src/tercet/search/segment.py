@@ -139,7 +139,7 @@ class Segment:
 
     @cached_property
     def columns(self) -> dict[str, None]:
-        """The columns of stored fields, looked for once: whoever filters may ask for any name."""
+        """Columns of stored fields, collected once for the checks of filters."""
         return {} if self.stored_fields is None else columns_of(self.stored_fields)
 
     @cached_property

@@ -20,7 +20,7 @@ _DROPPED: Final = -2  # number of a stop word; stop words are not counted
 
 
 class WordCounts(NamedTuple):
-    """The distinct words of all texts, text after text. A column of -1 stands for all words without a column."""
+    """Distinct words of all texts, text after text. A column of -1 stands for all words without a column."""
 
     column: NDArray[np.int64]  # (n_entries,)
     times: NDArray[np.float64]  # (n_entries,)
@@ -50,7 +50,7 @@ class WordCounts(NamedTuple):
 
 
 class _Numbers(dict[str, int]):
-    """Numbers of the terms of words, looked up at the first sight of a word."""
+    """Numbers of the terms of words, looked up when a word first occurs."""
 
     def __init__(self, term_of: Callable[[str], str | None], number_of: Callable[[str], int]) -> None:
         super().__init__()

@@ -214,7 +214,7 @@ class Vectorizer(TextEstimator):
         return AddedWords(self.words_[n_fitted:], self.document_frequency_[n_fitted:])
 
     def with_added(self, more: AddedWords) -> Vectorizer:
-        """Return the same vectorizer with more words behind its own."""
+        """Return the same vectorizer with more words appended."""
         return self._with_words(
             [*self.words_, *more.words],
             np.concatenate([self.document_frequency_, more.frequency]),
@@ -467,7 +467,7 @@ class Vectorizer(TextEstimator):
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
     def _frequency_weights(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weights of words that occur so many times in a query."""
+        """Return the weights of words by their number of occurrences in a query."""
         return np.log(times) + 1 if self.weighting == "tfidf" and self.sublinear_tf else times
 
     def _query_idf(self) -> NDArray[np.float64]:

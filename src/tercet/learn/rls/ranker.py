@@ -401,7 +401,7 @@ def held_out_scores(training: Training, l2s: Vector) -> Matrix:
 
 
 def basis_rows(n_basis: Any, n_rows: int, seed: int) -> RowNumbers:
-    """Return given row numbers, with repeats, or so many drawn at random, in rising order."""
+    """Return the given row numbers, with repeats, or a given number of random rows, in rising order."""
     if isinstance(n_basis, Integral) or np.ndim(n_basis) == 0:
         if int(n_basis) > n_rows:
             raise InputError(f"n_basis is {n_basis}, but X has {n_rows} rows (n_samples={n_rows}); None takes them all")
