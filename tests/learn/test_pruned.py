@@ -383,8 +383,8 @@ def test_a_step_beyond_all_numbers_is_told_after_the_pruning_it_meets():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state.update(cuts=[[40]]), r"cuts\[0\] is \[40\] .*; expected a list of 2"),
-        (lambda state: state.update(cuts=[40]), r"cuts\[0\] is 40 .*; expected a list of 2"),
+        (lambda state: state.update(cuts=[[40]]), r"cuts\.0 is \[40\] .*; expected a list of 2"),
+        (lambda state: state.update(cuts=[40]), r"cuts\.0 is 40 .*; expected a list of 2"),
         (lambda state: state.update(cuts=[[40, 20], [30, 10]]), "steps rise and entries fall"),
         (lambda state: state.update(cuts=[[40, 10], [80, 20]]), "steps rise and entries fall"),
         (lambda state: state.update(cuts=[[40, 7]]), "has not 7 entries in each row"),
