@@ -19,7 +19,6 @@ from tercet.choose import Trial, choose, settings_of
 from tercet.data import Preferences
 from tercet.errors import DivergedError
 from tercet.learn import HardSource, LSIRanker, SparseRanker
-from tercet.learn.starts import rare_words
 from tercet.measure import HeldOutQueries, parse_measure
 from tercet.weights import Weights
 
@@ -183,10 +182,17 @@ def _fit(ranker: Any, method: Method, task: PreferenceTask, view: MethodView, se
 def _latent_start(ranker: Any, rows: NDArray[np.int64], Q: sparse.csr_array, D: sparse.csr_array) -> Weights:
     """Return cross-language LSI of the frequent words of texts and their translations."""
     if ranker.n_frequent is not None:
-        kept = [X.data * (rare_words(X, ranker.n_frequent)[X.indices] == 0) for X in (Q, D)]
-        Q, D = (sparse.csr_array((x, X.indices, X.indptr), X.shape) for x, X in zip(kept, (Q, D), strict=True))
+        Q, D = (_frequent_words(X, ranker.n_frequent) for X in (Q, D))
     lsi = LSIRanker(n_components=ranker.n_components, random_state=ranker.random_state)
     return lsi.fit_parallel(Q[rows], D[rows]).weights_
+
+
+def _frequent_words(texts: sparse.csr_array, n_frequent: int) -> sparse.csr_array:
+    """Set the weights of all words but the n in most texts to zero; ties by column."""
+    order = np.argsort(-np.bincount(texts.indices, minlength=texts.shape[1]), kind="stable")
+    is_frequent = np.zeros(texts.shape[1], dtype=bool)
+    is_frequent[order[:n_frequent]] = True
+    return sparse.csr_array((texts.data * is_frequent[texts.indices], texts.indices, texts.indptr), texts.shape)
 
 
 def _value(weights: Weights, method: Method, task: PreferenceTask, view: MethodView, seed: int) -> float:

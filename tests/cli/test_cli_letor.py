@@ -280,7 +280,7 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
     for arguments, message in (
         (("letor", "fit", tmp_path / "broken.txt"), "broken.txt:2: feature id 0; ids start at 1"),
         (("letor", "fit", tmp_path / "flat.txt"), "nothing to learn from"),
-        (("letor", "fit", tmp_path / "plain.txt"), "a LETOR file, which has qid:id on every line"),
+        (("letor", "fit", tmp_path / "plain.txt"), "plain.txt:1: '1:0.5' where the qid should be"),
         (("letor", "fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
         (("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: name 'a' again"),
         (("letor", "fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),

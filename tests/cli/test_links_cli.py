@@ -45,10 +45,9 @@ def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
 
 
 @pytest.mark.slow
-def test_links_may_be_in_a_folder_of_files_and_beside_texts(tmp_path, pages):
-    for part in range(2):
-        write_links(tmp_path / "links" / f"{part}.csv", LINKS[part::2])
-    said = ok("fit", pages, "--links", tmp_path / "links", "-o", tmp_path / "model", *READ)
+def test_links_may_be_in_several_files_or_beside_texts(tmp_path, pages):
+    files = [write_links(tmp_path / f"{part}.csv", LINKS[part::2]) for part in range(2)]
+    said = ok("fit", pages, "--links", files[0], "--links", files[1], "-o", tmp_path / "model", *READ)
     assert "1.csv: CSV separated by tabs; source: source; target: target\n120 links of 40 documents" in said
     own = tmp_path / "own.jsonl"
     records = [{**page, "links": [target for source, target in LINKS if source == page["id"]]} for page in PAGES]

@@ -93,7 +93,7 @@ def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
     assert "4 documents before, 6 now\n" in ok("index", folder / "index", "--update", more)
     corpus(more, {"x": "blue sky"})
     output = ok("index", folder / "index", "--update", more, "--remove", "a")
-    assert output == f"{folder / 'index'}: 6 documents before, 5 now\n"
+    assert output.splitlines()[-1] == f"{folder / 'index'}: 6 documents before, 5 now"
     assert list(open_index(folder / "index")) == ["b", "c", "é", "y", "x"]
     result = run("index", folder / "index", "--merge")
     assert result.exit_code == 1

@@ -84,13 +84,13 @@ def test_a_chosen_mean_is_learned_from_everything_in_the_size_of_one():
     trials = trials_of(SMALL, FOUR_WIDE, **QUICK)
     trials.run()
     mean = trials.candidates[2]
-    final = trials.learn(mean, 0.5)
-    assert final.summary["mean with"].endswith("documents as they are")
-    assert factors(final.weights).query_factors.shape[1] == 4
-    assert final.weights.identity == pytest.approx(1.5)
+    weights, summary = trials.learn(mean, 0.5)
+    assert summary["mean with"].endswith("documents as they are")
+    assert factors(weights).query_factors.shape[1] == 4
+    assert weights.identity == pytest.approx(1.5)
     # Where the two agree on four directions, nothing is lost.
-    expected = in_full(trials.learn(mean, 0.0).weights) + 0.5 * np.eye(final.weights.shape[0])
-    np.testing.assert_allclose(in_full(final.weights), expected, atol=1e-5)
+    expected = in_full(trials.learn(mean, 0.0)[0]) + 0.5 * np.eye(weights.shape[0])
+    np.testing.assert_allclose(in_full(weights), expected, atol=1e-5)
 
 
 def long_texts(n_docs: int = 230, n_words: int = 300) -> Corpus:

@@ -195,13 +195,14 @@ def test_acknowledged_documents_survive_kills(tmp_path):
     acknowledged: list[str] = []
     for round_number in range(3):
         with running(tmp_path / "index", TERCET_TEACH_TOKEN=LONG) as service:
-            killer = threading.Timer(0.5 + 0.3 * round_number, service.process.kill)
-            killer.start()
+            killer = threading.Timer(0.2 + 0.3 * round_number, service.process.kill)
             try:
                 for i in itertools.count():
                     ids = [f"{round_number}-{i}-{part}" for part in "ab"]
                     if service.ask("/documents", posted(*ids), TOKEN).status == 200:
                         acknowledged += ids
+                    if i == 0:  # a busy machine may take long to answer the first request
+                        killer.start()
             except (OSError, http.client.HTTPException):
                 pass  # killed
             finally:

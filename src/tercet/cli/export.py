@@ -68,7 +68,9 @@ def _write(output: Path | None, text: str) -> None:
             stream.write(f"{text}\n")
 
 
-@click.command(epilog=examples("export memory --model model/ -o memory.ndjson"))
+@click.command(
+    epilog=examples("export memory --model model/ -o memory.ndjson", "export memory --model index/ -o memory.ndjson")
+)
 @text_model_option
 @output_options("File to write.", required=True)
 def memory(model: Path, output: Path) -> None:

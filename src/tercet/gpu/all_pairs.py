@@ -99,7 +99,10 @@ class GpuSupport(GpuPairs[SupportState]):
         return _BYTES_OF_A_PLACE * state.entries.nnz
 
     def bring_back(self) -> None:
-        self.state.entries.data[:] = self.gpu.to_host(self.W.reshape(-1)[self._positions])
+        levels, data = self.W.reshape(-1), self.state.entries.data
+        for first in range(0, data.size, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            data[part] = self.gpu.to_host(levels[self._positions[part]])
 
 
 class GpuSparse(GpuPairs[SparseState]):
