@@ -286,17 +286,6 @@ class Report:
         table = self.table().as_html() if self.systems else "Nothing was held out to report on."
         return join([table, *(element("p", part) for part in verdict), *notes])
 
-    def path_table(self) -> str:
-        """Table of the path: penalty, used features and value of each point, with a mark at the chosen penalty."""
-        features = self.features
-        if features is None or not features.path:
-            return "There is no path: no penalty was chosen."
-        lines = [f"   {'penalty':>12}  {'features':>8}  {self.measure} on the queries that chose"]
-        for number, point in enumerate(features.path):
-            mark = "→" if number == features.chosen else " "
-            lines.append(f"{mark}  {point.l1:>12.5g}  {point.n_used:>8,}  {point.value:.4f}")
-        return "\n".join(lines)
-
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
