@@ -143,7 +143,7 @@ def evaluate(
       relevant; ``missing`` counts these queries. Queries of the run without judgements are left out; ``unjudged``
       counts these queries.
     - A query without a relevant document gets 0 in every measure, as in ir_measures; RankLoss is 0 too, since there is
-    no pair to order. A relevant document outside the ranking is ordered wrongly with all ranked documents.
+      no pair to order. A relevant document outside the ranking is ordered wrongly with all ranked documents.
     - A run without a document for any judged query is an error.
 
     Examples
