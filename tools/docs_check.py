@@ -30,7 +30,7 @@ IMPORTED = re.compile(r"""@import\s+["']([^"']+)|url\(\s*["']?([^"')\s]+)""")
 NO_PROSE = {"code", "pre", "dt", "script", "style"}
 STEMS = "normal|token|vector|recogn|regular|optim|minim|maxim|summar|organ|initial|random|general|serial"
 BRITISH = re.compile(
-    rf"\b(?:\w*(?:color|behavior|favor|neighbor)\w*|centered?|catalogs?|licenses?|(?:un)?labeled|gray|analyzer?s?"
+    rf"\b(?:\w*(?:colour|behaviour|favour|neighbour)\w*|centred?|catalogues?|licences?|(?:un)?labelled|grey|analyser?s?"
     rf"|(?:un)?(?:{STEMS})is(?:e[srd]?|ing|ations?))\b",
     re.IGNORECASE,
 )
