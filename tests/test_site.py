@@ -67,7 +67,7 @@ def test_a_guide_is_short(guide):
             '<p style="background: url(https://example.org/a.png)">',
             "loads https://example.org/a.png from elsewhere",
         ),
-        ("", "<p>its color, and <code>normalize</code>", "British spelling: color"),
+        ("", "<p>its colour, and <code>normalise</code>", "British spelling: colour"),
     ],
 )
 def test_what_is_wrong_with_a_page_is_noticed(tmp_path, head, body, problem):
