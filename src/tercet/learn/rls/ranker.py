@@ -187,7 +187,7 @@ class KernelLeastSquares(FeatureRanker):
         return self._scores(X, self.coef_ if hasattr(self, "coef_") else self.dual_coef_)
 
     def _scores(self, X: Any, learned: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of coefficients (n,) or several (n, n_l2s)."""
+        """Return the scores of coefficients (n,), or of several (n, n_l2s)."""
         features = self._validated(X, reset=False, dtype=np.float64)
         if hasattr(self, "coef_"):
             return np.asarray(features @ learned, dtype=np.float64)
